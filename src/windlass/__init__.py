@@ -42,6 +42,7 @@ from windlass.errors import (
     TimedOut,
     WindlassError,
 )
+from windlass.hooks import JobEvent
 from windlass.job import Job, JobInfo
 from windlass.middleware import EnqueueCall
 from windlass.settings import Settings
@@ -89,6 +90,7 @@ __all__ = [
     "Job",
     "JobCancelled",
     "JobError",
+    "JobEvent",
     "JobFailed",
     "JobInfo",
     "JobNotFound",

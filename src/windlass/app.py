@@ -30,6 +30,7 @@ from windlass.core.serialization.codec import decode_plain
 from windlass.engine.fork_safety import opening
 from windlass.engine.url import check_url, open_engine
 from windlass.errors import MissingDecoder
+from windlass.hooks import AppHooks, JobHook, read_hook
 from windlass.job import Job
 from windlass.middleware import (
     AroundEnqueue,
@@ -86,6 +87,7 @@ R = TypeVar("R")
 Around = TypeVar("Around", bound=AroundRun)
 AroundSend = TypeVar("AroundSend", bound=AroundEnqueue)
 Hook = TypeVar("Hook", bound="Callable[[DeadAlert], object]")
+OnJob = TypeVar("OnJob", bound=JobHook)
 
 
 class Windlass(Registrar):
@@ -120,6 +122,8 @@ class Windlass(Registrar):
         self.enqueue_middleware: tuple[Middleware, ...] = ()
         #: The functions that a worker calls when dead jobs pile up.
         self.alert_hooks: tuple[AlertHook, ...] = ()
+        #: The functions that a worker calls after a job has succeeded, failed or died.
+        self.hooks = AppHooks()
         self._engine: Engine | None = None
         self._stand_in: Engine | None = None
         self._wrap: Callable[[Engine], Engine] | None = None
@@ -323,6 +327,7 @@ class Windlass(Registrar):
             self._registry.check(task)
         for task in tasks:
             self._registry.add(task)
+            self.hooks.is_used |= bool(task.hooks)
             task.home.app, task.home.queue = self, self.queue_for(task.name, task.home.queue)
             task.home.codec = task.codecs[self.settings.codec]
             self._declare(task)
@@ -405,6 +410,27 @@ class Windlass(Registrar):
         found = read_middleware(function, "around_enqueue", "the call")
         self.enqueue_middleware = (*self.enqueue_middleware, found)
         return function
+
+    def on_success(self, hook: OnJob) -> OnJob:
+        """Call this function, plain or a coroutine, with a `JobEvent` after each job that
+        succeeded, unless its task has an `on_success` of its own.
+
+        Hooks run in the worker, after the outcome is stored: at most once, in one thread of each
+        child, apart from the jobs. An error of a hook is logged, and fails no job."""
+        return self._add_hook("on_success", hook)
+
+    def on_retry(self, hook: OnJob) -> OnJob:
+        """Call this function like `on_success`, after each attempt that failed and will be
+        retried."""
+        return self._add_hook("on_retry", hook)
+
+    def on_dead(self, hook: OnJob) -> OnJob:
+        """Call this function like `on_success`, after each job that became a dead letter."""
+        return self._add_hook("on_dead", hook)
+
+    def _add_hook(self, name: str, hook: OnJob) -> OnJob:
+        self.hooks.add(name, read_hook(f"@app.{name}", hook))
+        return hook
 
     def on_dead_alert(self, hook: Hook) -> Hook:
         """Register a function that is called with a `DeadAlert` when dead jobs pile up.

@@ -31,6 +31,7 @@ from windlass.client.options import TaskOptions, read_task_options
 from windlass.context import Context
 from windlass.core.unique import Unique
 from windlass.errors import InvalidTask
+from windlass.hooks import HOOK_NAMES, JobHook, read_hook
 from windlass.task import AsyncTask, Home, SyncTask, Task
 
 if TYPE_CHECKING:
@@ -88,6 +89,9 @@ class Registrar:
         run_in: Literal["process"] = ...,
         schedule: Timing = ...,
         unique: Unique = ...,
+        on_success: JobHook = ...,
+        on_retry: JobHook = ...,
+        on_dead: JobHook = ...,
         **options: Unpack[TaskOptions],
     ) -> ContextDecorator: ...
     @overload
@@ -101,13 +105,17 @@ class Registrar:
         run_in: Literal["process"] = ...,
         schedule: Timing = ...,
         unique: Unique = ...,
+        on_success: JobHook = ...,
+        on_retry: JobHook = ...,
+        on_dead: JobHook = ...,
         **options: Unpack[TaskOptions],
     ) -> Decorator: ...
     def task(self, function: Any = None, /, **options: Any) -> Any:
         """Make a task from a function: `@app.task`, or `@app.task(queue="mail", ...)`.
 
-        Takes `name`, `aliases`, `takes_context`, `run_in`, `schedule`, `unique`, `queue`,
-        `requires`, `priority`, `retry`, `timeout`, `expires`, `result_ttl` and `headers`."""
+        Takes `name`, `aliases`, `takes_context`, `run_in`, `schedule`, `unique`, `on_success`,
+        `on_retry`, `on_dead`, `queue`, `requires`, `priority`, `retry`, `timeout`, `expires`,
+        `result_ttl` and `headers`."""
         name = checked_name(options.pop("name")) if "name" in options else None
         aliases = _checked_aliases(options.pop("aliases", ()))
         takes_context = options.pop("takes_context", False)
@@ -116,6 +124,9 @@ class Registrar:
         runs_alone = "run_in" in options and _is_process(options.pop("run_in"))
         unique = _checked_unique(options.pop("unique")) if "unique" in options else None
         schedule = options.pop("schedule", None)
+        hooks: dict[str, JobHook] = {
+            name: read_hook(name, options.pop(name)) for name in HOOK_NAMES if name in options
+        }
         choices = read_task_options(options)
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
@@ -137,6 +148,7 @@ class Registrar:
                 runs_alone=runs_alone,
                 unique=unique,
                 schedule=schedule,
+                hooks=hooks,
                 declared=choices,
             )
             self._add(task)

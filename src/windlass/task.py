@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     )
     from windlass.core.schedules.state import ScheduleEntry
     from windlass.core.schedules.triggers import Cron, Every
+    from windlass.hooks import JobHook
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -89,6 +90,7 @@ _INTERNAL: Final = frozenset(
 )
 _NO_MOMENT: Final = Moment()
 _NO_HEADERS: Final[Mapping[str, str]] = {}
+_NO_HOOKS: Final[Mapping[str, JobHook]] = {}
 
 
 class Home:
@@ -127,6 +129,7 @@ class Task(Generic[P, R_co]):
         runs_alone: bool = False,
         unique: Unique | None = None,
         schedule: Any = None,
+        hooks: Mapping[str, JobHook] = _NO_HOOKS,
         declared: Choices = NO_CHOICES,
     ) -> None:
         functools.update_wrapper(self, function)
@@ -141,6 +144,7 @@ class Task(Generic[P, R_co]):
         home.codec = self.codecs["json" if home.app is None else home.app.settings.codec]
         self.unique = _checked_unique(unique, home.codec)
         self.declared_schedule = schedule
+        self.hooks = hooks  # from on_success, on_retry and on_dead
         self._chosen = NO_CHOICES  # the options of using()
         self._choices = declared  # those options merged over the decorator's
 

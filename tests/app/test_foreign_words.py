@@ -89,6 +89,7 @@ def test_all_options_of_a_call_are_known_as_options() -> None:
     [
         ("countdown", r"using\(\.\.\.\) takes no option countdown: write task\.using\(run_after="),
         ("max_retries", r"write @app\.task\(retry=Retry\(\.\.\.\)\)"),
+        ("on_failure", r"@app.task\(on_dead=...\)"),
         ("acks_late", "always acknowledged when it has ended"),
     ],
 )

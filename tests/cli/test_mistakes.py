@@ -52,7 +52,7 @@ AT_ONCE = {
     "option before its command": Mistake(("job", "--json", "list"), "--json after the command."),
     "other name for queues": Mistake(("worker", "tasks:app", "-Q", "mail"), "Write -q"),
     "other name for slots": Mistake(("worker", "tasks:app", "--concurrency", "4"), "Write -c"),
-    "other name for logs": Mistake(("worker", "tasks:app", "-l", "info"), "Set WINDLASS_LOG_LEVEL"),
+    "other name for logs": Mistake(("worker", "tasks:app", "-l", "info"), "Write --log-level"),
     "other name for schedules": Mistake(("beat",), "'beat'. Every worker runs schedules"),
     "other name for workers": Mistake(("inspect", "active"), "`windlass workers` shows"),
     "other name for queues that are full": Mistake(("purge",), "`windlass queue purge` removes"),

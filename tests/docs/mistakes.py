@@ -199,6 +199,7 @@ COMMANDS: Final = [
         "WINDLASS_URL=redis://localhost windlass queue list --app shop:app",
         _stored,
     ),
+    Mistake("a log level that is none", "windlass worker shop:app --log-level loud"),
     Mistake("a url without a scheme", "windlass status --url jobs.db"),
     Mistake("a url with another scheme", "windlass status --url mysql://localhost/jobs"),
     Mistake("a url with two slashes", "windlass status --url sqlite://jobs.db"),
@@ -331,6 +332,15 @@ PYTHON: Final = [
         "@app.task(takes_context=True)\ndef tidy() -> None: ...",
     ),
     Mistake("a context where no job runs", "current_context()"),
+    Mistake(
+        "a hook that takes nothing",
+        "def report() -> None: ...\n\n@app.task(on_dead=report)\ndef tidy() -> None: ...",
+    ),
+    Mistake(
+        "a hook by another name",
+        "@app.task(on_failure=print)\ndef tidy() -> None: ...",
+    ),
+    Mistake("a hook that is a task", "app.on_dead(resize)"),
     Mistake(
         "a cron expression that is none",
         '@app.task(schedule=Cron("61 * * * *"))\ndef tidy() -> None: ...',

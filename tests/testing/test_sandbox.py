@@ -21,6 +21,7 @@ from windlass import (
     EndlessDrain,
     EngineError,
     Every,
+    JobEvent,
     JobFailed,
     Reason,
     Reject,
@@ -604,3 +605,54 @@ def test_a_drain_that_is_cancelled_gives_its_job_back(app: Windlass, box: Sandbo
     asyncio.run(test())
     [job] = box.jobs()
     assert (job.state, job.attempts) == (State.READY, 0)
+
+
+# ------------------------------------------------------------------------------------------- hooks
+
+
+def test_hooks_run_after_each_job(app: Windlass, box: Sandbox) -> None:
+    seen: list[str] = []
+
+    @app.on_retry
+    async def retried(event: JobEvent) -> None:
+        await asyncio.sleep(0)
+        seen.append(f"retry {event.attempt} {type(event.error).__name__}")
+
+    @app.on_dead
+    def died(event: JobEvent) -> None:
+        seen.append(f"dead {event.attempt} {event.reason}")
+
+    def succeeded(event: JobEvent) -> None:
+        seen.append(f"success {event.args} {event.result}")
+        raise ValueError("of a hook")
+
+    @app.task(name="double", on_success=succeeded)
+    async def double(number: int, /) -> int:
+        seen.append("run")
+        return 2 * number
+
+    @app.task(name="fail", retry=Retry(2, delays=[60], jitter=0))
+    def fail() -> None:
+        raise KeyError
+
+    fail.enqueue()
+    double.enqueue(3), double.enqueue(4)
+    box.drain(raise_errors=False)
+    assert seen == [
+        "retry 1 KeyError",
+        *("run", "success (3,) 6"),
+        *("run", "success (4,) 8"),
+    ]
+    box.advance(60)
+    asyncio.run(box.adrain(raise_errors=False))
+    assert seen[-1] == "dead 2 exhausted"
+
+
+def test_the_error_of_a_hook_is_logged(
+    app: Windlass, box: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    app.on_success(lambda event: 1 // 0)
+    app.task(name="nothing")(nothing).enqueue()
+    assert len(box.drain().succeeded) == 1
+    assert "of task nothing" in caplog.text
+    assert "ZeroDivisionError" in caplog.text

@@ -17,11 +17,14 @@ from windlass import (
     Cron,
     EnqueueCall,
     Every,
+    FailureText,
     Job,
+    JobEvent,
     JobInfo,
     LogLine,
     Progress,
     QueueInfo,
+    Reason,
     Reject,
     Retry,
     ScheduleInfo,
@@ -217,6 +220,20 @@ def add_trace(call: EnqueueCall) -> Iterator[None]:
     call.headers["trace"] = f"{call.task} {call.queue}"
     yield
     assert_type(call.job, Job[Any] | None)
+
+
+@shop.on_retry
+@shop.on_dead
+async def report(event: JobEvent) -> None:
+    assert_type(event.retry_in, timedelta | None)
+    assert_type(event.reason, Reason | None)
+    assert_type(event.error, BaseException | None)
+    assert_type(event.failure, FailureText | None)
+
+
+@shop.task(on_success=lambda event: print(event.result), on_dead=report)
+def hooked(number: int) -> int:
+    return number
 
 
 async def groups_are_typed_like_apps() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from windlass import Context, Job, Task, Tasks, Unique, Windlass
+from windlass import Context, Job, JobEvent, Task, Tasks, Unique, Windlass
 from windlass.testing import Sandbox
 
 app = Windlass("sqlite:///jobs.db")
@@ -112,6 +112,18 @@ def charge(cents: int) -> str:
 @app.around_enqueue  # expect: type-var
 def adds_nothing(context: Context) -> Iterator[None]:
     yield
+
+
+@app.on_dead  # expect: type-var
+def takes_a_number(number: int) -> None:
+    print(number)
+
+
+def wrong_hooks(event: JobEvent) -> None:
+    app.task(on_dead=takes_a_number)  # expect: arg-type
+    app.task(on_failure=wrong_hooks)  # expect: call-overload
+    charge.using(on_dead=wrong_hooks)  # expect: call-arg
+    event.result = 5  # expect: misc
 
 
 def wrong_groups() -> None:

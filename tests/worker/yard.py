@@ -147,6 +147,7 @@ class Yard:
         max_memory: int | None = None,
         burst: bool = False,
         labels: Sequence[str] = (),
+        log_level: str | None = None,
         environment: dict[str, str] | None = None,
         within: Sequence[str] = (),
     ) -> Worker:
@@ -161,6 +162,7 @@ class Yard:
             max_memory=max_memory,
             burst=burst,
             labels=tuple(labels),
+            log_level=log_level,
         )
         log = self.folder / f"worker-{len(self.workers)}.log"
         worker = Worker(options, {**self._environment, **(environment or {})}, log, within)

@@ -38,7 +38,7 @@ MAX_KEY_LENGTH: Final = 256
 
 class TaskOptions(TypedDict, total=False):
     """The options of `@app.task(...)` in addition to `name`, `aliases`, `takes_context`, `run_in`,
-    `schedule` and `unique`."""
+    `schedule`, `unique`, `on_success`, `on_retry` and `on_dead`."""
 
     queue: str
     requires: str | Sequence[str]
@@ -224,7 +224,10 @@ def _wrong(name: str, expected: str, found: object) -> TypeError | ValueError:
     return kind(f"{name} must be {expected}, found {found!r}")
 
 
-_TASK_ONLY: Final = ("name", "aliases", "takes_context", "run_in", "schedule", "unique")
+_TASK_ONLY: Final = (
+    *("name", "aliases", "takes_context", "run_in", "schedule", "unique"),
+    *("on_success", "on_retry", "on_dead"),
+)
 _IN_MILLISECONDS: Final = ("timeout", "result_ttl")
 _FOR_BOTH: Final[Mapping[str, _Reader]] = {
     "queue": read_queue,

@@ -53,6 +53,8 @@ OPTIONS: Final = _by_name(
             "@app.task(retry=Retry(...))"
         ),
         "autoretry_for": "@app.task(retry=Retry(retry_on=...))",
+        "on_failure failure_callback link_error": "@app.task(on_dead=...) or on_retry=...",
+        "success_callback link": "@app.task(on_success=...)",
         "acks_late": "nothing: a job is always acknowledged when it has ended",
         "reject_on_worker_lost": "nothing: a job whose worker is lost always runs again",
     }

@@ -40,6 +40,7 @@ from windlass.testing.stages import Stage
 from windlass.worker.child.lifespan import HeldLifespan
 from windlass.worker.fetch.round_trip import Adoption
 from windlass.worker.maintenance.schedules import ON_S, Scheduler, declarations
+from windlass.worker.run.hooks import HookCall, HookNotes, call_hook, log_hook_failure
 from windlass.worker.run.pipeline import Execution, Run, unknown_task
 
 #: The largest number of repeats of an empty claim while the engine has more maintenance to do.
@@ -110,6 +111,7 @@ class Drain:
         self._adoption = Adoption(engine, app.known_tasks)
         self._scheduler = Scheduler(engine, declarations(app)) if has_schedules else None
         self._begin_session()
+        self._hook_notes = HookNotes(app)
         self._is_over = False
         self.ended: list[DrainEnded] = []
 
@@ -144,6 +146,7 @@ class Drain:
             self._app.middleware,
             state,
             self._app.packing,
+            self._hook_notes,
         )
         while not self._is_over and (claim := self._claim()) is not None:
             self._check_limit(claim)
@@ -156,12 +159,25 @@ class Drain:
             return
         execution.error = None
         outcome = await self._stage.run(execution, claim, task)
-        self._engine.finish([outcome])
+        verdicts = self._engine.finish([outcome])
         self.ended.append(
             DrainEnded(claim, outcome, execution.error, execution.text_of(claim, outcome))
         )
+        await self._call_hooks(self._hook_notes.accept([outcome], verdicts))
         if execution.error is not None and not isinstance(execution.error, _OF_JOBS):
             raise execution.error  # the test is interrupted, for example by Ctrl-C
+
+    async def _call_hooks(self, calls: Iterable[HookCall]) -> None:
+        """Call hooks right after their job. As in a worker, their errors are logged only."""
+        for call in calls:
+            hooks, event = call.prepare()
+            for hook in hooks:
+                try:
+                    coroutine = call_hook(hook, event)
+                    if coroutine is not None:
+                        await self._stage.call(coroutine)
+                except _OF_JOBS as error:
+                    log_hook_failure(hook, event, error)
 
     def _report_progress(self, claim: Claim, progress: bytes) -> None:
         self._engine.finish([Progressed(id=claim.id, token=claim.token, progress=progress)])

@@ -22,7 +22,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from logging import getLogger
 from threading import Event, Thread
-from time import time_ns
+from time import monotonic, time_ns
 from types import TracebackType
 from typing import Final, NoReturn, Self
 from weakref import WeakSet
@@ -214,6 +214,7 @@ class EmbeddedWorker:
         traceback: TracebackType | None,
     ) -> None:
         interrupted: KeyboardInterrupt | None = None
+        ends_at = monotonic() + self._app.settings.shutdown_grace_ms / 1000
         self._fetcher.drain()
         try:
             has_ended = self._ended.wait(self._app.settings.shutdown_grace_ms / 1000)
@@ -222,6 +223,7 @@ class EmbeddedWorker:
         if not has_ended:
             self._fetcher.hand_back()
             self._ended.wait(CLOSE_S)
+        self._assembly.hooks.close(max(0.0, ends_at - monotonic()) if has_ended else 0.0)
         self._shut_down()
         if interrupted is not None and error is None:
             raise interrupted

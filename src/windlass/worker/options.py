@@ -30,7 +30,8 @@ class WorkerOptions(msgspec.Struct, frozen=True):
     max_jobs: int | None = None
     max_age_ms: int | None = None
     max_memory: int | None = None  # in bytes
-    labels: tuple[str, ...] = ()  # labels that jobs may require
+    labels: tuple[str, ...] = ()  # what jobs may require of this worker
+    log_level: str | None = None  # instead of the app's own
 
     def __post_init__(self) -> None:
         try:

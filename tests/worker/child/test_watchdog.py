@@ -24,6 +24,7 @@ from windlass.engine.url import open_engine
 from windlass.worker.child import watchdog
 from windlass.worker.child.watchdog import FetchWatchdog, LoopWatchdog, Watchdog
 from windlass.worker.ipc.shared_memory import SlotTable
+from windlass.worker.run.end_log import EndLog
 from windlass.worker.run.slot_queue import JobKind, Lease, SlotQueue
 from windlass.worker.run.timeouts import Limits
 from windlass.worker.supervisor import child_health
@@ -267,7 +268,9 @@ def test_free_slots_are_made_use_of_while_the_fetcher_waits_for_the_engine() -> 
     assert hints == [1]
     limits = Limits(table, 1_000, lambda: None, is_solo=False)
     loop, fetcher = cast(LoopWatchdog, Blind()), cast(FetchWatchdog, Blind())
-    Watchdog(slot_queue, limits, loop, fetcher, lambda _: None).look(0.5, is_punctual=True)
+    Watchdog(slot_queue, limits, loop, fetcher, EndLog(), lambda _: None).look(
+        0.5, is_punctual=True
+    )
     assert hints == [1, 1]
 
 

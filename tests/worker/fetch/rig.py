@@ -25,6 +25,7 @@ from windlass.worker.fetch.fetcher import Fetcher
 from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeReceiver, open_wake_pair
+from windlass.worker.run.end_log import EndLog
 from windlass.worker.run.pipeline import Execution
 from windlass.worker.run.runners import ThreadRunner
 from windlass.worker.run.slot_queue import Lease, Prefetch, SlotQueue
@@ -86,7 +87,7 @@ class Rig:
         fetcher = Fetcher(engine, queue_turns, slot_queue, limits, self.app.tasks, self, self.woken)
         self.fetcher = fetcher
         execution = Execution(self.app.settings, fetcher.report_progress, fetcher.leave_task)
-        ThreadRunner(slot_queue, limits, execution, fetcher.report)
+        ThreadRunner(slot_queue, limits, execution, fetcher.report, EndLog())
         self.thread = Thread(target=self._run_fetcher, daemon=True)
         self.thread.start()
         return self.fetcher

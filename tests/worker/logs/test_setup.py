@@ -36,9 +36,13 @@ def yard(tmp_path: Path) -> Iterator[Yard]:
     yard.close()
 
 
-def start(yard: Yard, *, way: str = "none", **settings: str) -> Worker:
+def start(yard: Yard, *, way: str = "none", option: str | None = None, **settings: str) -> Worker:
     variables = {f"WINDLASS_{name.upper()}": value for name, value in settings.items()}
-    return yard.start(app="tests.worker.apps.talking:app", environment={WAY: way, **variables})
+    return yard.start(
+        app="tests.worker.apps.talking:app",
+        log_level=option,
+        environment={WAY: way, **variables},
+    )
 
 
 def enqueue(yard: Yard, name: str, text: str) -> Job[Any]:
@@ -64,7 +68,7 @@ def test_records_of_the_app_name_their_job(yard: Yard) -> None:
     assert f"at once (job {coroutine.id}, task atalk, attempt 1)" in log
     assert f"at redis://***@host/0 (job {careless.id}" in log
     assert CANARY not in log
-    assert "ended as" not in log, "jobs that succeed are logged at level debug only"
+    assert re.search(rf"INFO \S+ job {plain.id} of task talk succeeded in \d+ ms, attempt 1\n", log)
 
 
 def test_every_line_is_an_object(yard: Yard) -> None:
@@ -139,6 +143,17 @@ def test_lines_of_the_worker_are_not_lost(yard: Yard, way: str, capfd: Any) -> N
     shown = capfd.readouterr().out if way == "own windlass" else worker.log()
     assert f"job {job.id} of task lose is dead" in shown
     assert "ready" in worker.log(), "the supervisor never imports the app"
+
+
+def test_the_option_of_the_command_overrides_the_level_of_the_app(yard: Yard) -> None:
+    """Lines of the worker and of the app: both are lines of this level and above."""
+    job, lost = enqueue(yard, "talk", "paper"), enqueue(yard, "lose", CANARY)
+    worker = start(yard, option="warning", log_level="debug")
+    job.result(timeout=20)
+    yard.await_state(lost, State.DEAD)
+    worker.stop()
+    assert "WARNING" in worker.log()
+    assert not re.search(r"(INFO|DEBUG) (shop|windlass)", worker.log())
 
 
 def test_a_wrong_level_is_refused(yard: Yard) -> None:

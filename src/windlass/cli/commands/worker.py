@@ -21,6 +21,7 @@ from windlass.cli.support.parameters import (
 )
 from windlass.cli.support.reload import Reloader
 from windlass.core.queues.plans import read_tiers
+from windlass.settings import LOG_LEVELS
 
 #: A variable, so that type checkers check the code for all systems.
 _PLATFORM: str = sys.platform
@@ -91,6 +92,13 @@ def require_processes(command: str) -> None:
     metavar="SIZE",
     help="Replace a child that uses more memory, for example 512MB. [default: never]",
 )
+@click.option(
+    "--log-level",
+    type=click.Choice(LOG_LEVELS, case_sensitive=False),
+    metavar="LEVEL",
+    help="Log lines of this level and above: debug, info, warning, error or critical. "
+    "[default: the app's, then WINDLASS_LOG_LEVEL, then info]",
+)
 @click.option("--burst", is_flag=True, help="Exit when no job is left to run.")
 @click.option("--reload", is_flag=True, help="Restart when a source file changes.")
 @click.pass_context
@@ -106,6 +114,7 @@ def worker(
     max_jobs: int | None,
     max_age: timedelta | None,
     max_memory: int | None,
+    log_level: str | None,
     burst: bool,
     reload: bool,
 ) -> int:
@@ -138,6 +147,7 @@ def worker(
         max_memory=max_memory,
         burst=burst,
         labels=tuple(labels),
+        log_level=log_level,
     )
     return Supervisor(options).run()
 
@@ -149,7 +159,7 @@ def _reloader(ctx: click.Context, path: AppPath) -> Reloader:
     arguments += [f"--label={label}" for label in given["labels"]]
     if given["max_age"] is not None:
         given = {**given, "max_age": f"{given['max_age'].total_seconds():.3f}"}
-    for name in ("url", "processes", "max_jobs", "max_age", "max_memory"):
+    for name in ("url", "processes", "max_jobs", "max_age", "max_memory", "log_level"):
         if given[name] is not None:
             arguments.append(f"--{name.replace('_', '-')}={given[name]}")
     return Reloader(arguments, list(dict.fromkeys([Path.cwd(), path.folder])))

@@ -31,7 +31,7 @@ _COMMANDS: Final = {
     "purge": "`windlass queue purge` removes the waiting jobs of a queue, `windlass dead discard` "
     "dead jobs.",
 }
-_LOG_LEVEL: Final = "Set WINDLASS_LOG_LEVEL, or log_level in the code of the app."
+_LOG_LEVEL: Final = "Write --log-level, for example `windlass worker --log-level debug`."
 #: option of another task queue -> equivalent
 _OPTIONS: Final = {
     "-A": "Write --app MODULE:ATTR after the command, for example --app shop.tasks:app.",

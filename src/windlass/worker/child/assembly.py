@@ -22,6 +22,8 @@ from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeReceiver
 from windlass.worker.logs.events import LogEvent
 from windlass.worker.maintenance.schedules import declarations
+from windlass.worker.run.end_log import EndLog
+from windlass.worker.run.hooks import HookThread
 from windlass.worker.run.pipeline import Execution
 from windlass.worker.run.runners import LoopRunner, ThreadRunner
 from windlass.worker.run.slot_queue import Lease, SlotQueue
@@ -60,8 +62,9 @@ class Assembly:
             table, settings.kill_after_ms, owner.report_limited, is_solo=is_solo
         )
         slot_queue = SlotQueue(Lease(table, settings.lease_ms, is_solo=is_solo))
+        hooks = self.hooks = HookThread(app)
         fetcher = self.fetcher = Fetcher(
-            engine, queue_turns, slot_queue, limits, app.known_tasks, owner, wakes
+            engine, queue_turns, slot_queue, limits, app.known_tasks, owner, wakes, hooks
         )
         execution = Execution(
             settings,
@@ -70,9 +73,13 @@ class Assembly:
             app.middleware,
             state,
             app.packing,
+            hooks.notes,
         )
         kinds = (ThreadRunner, LoopRunner)
-        self._runners = [kind(slot_queue, limits, execution, fetcher.report) for kind in kinds]
+        end_log = self.end_log = EndLog()
+        self._runners = [
+            kind(slot_queue, limits, execution, fetcher.report, end_log) for kind in kinds
+        ]
         self.thread = Thread(target=self._run_fetcher, name="windlass-fetcher", daemon=True)
         self._introduction = b""
         self.watchdog = Watchdog(
@@ -80,6 +87,7 @@ class Assembly:
             limits,
             LoopWatchdog(),
             FetchWatchdog(self.thread, fetcher),
+            end_log,
             owner.report_wedged,
         )
 
@@ -102,6 +110,7 @@ class Assembly:
             runner.close()
         self.limits.close()
         self.watchdog.stop()
+        self.end_log.flush()
 
 
 def run_until(is_over: Callable[[], bool], loop: asyncio.AbstractEventLoop) -> None:

@@ -21,6 +21,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from logging import getLogger
@@ -48,6 +49,7 @@ from windlass.worker.ipc.channel import (
     Cancel,
     Channel,
     Command,
+    Died,
     Disown,
     DrainChild,
     Draining,
@@ -81,6 +83,9 @@ SLOW_S = 1.0
 UNANSWERED_S = 0.5
 #: How long the lifespan may take to end, in seconds.
 LEAVE_S = 5.0
+#: The longest wait for hooks of jobs that have ended, in seconds: shorter than the watchdog's
+#: patience with the thread that waits. A shorter grace limits it too.
+HOOKS_S = 30.0
 #: How long the shutdown may take, in seconds: longer than an app needs to close, and shorter than
 #: the supervisor waits.
 SHUTDOWN_S = 3.0
@@ -100,7 +105,6 @@ def main(arguments: Sequence[str]) -> NoReturn:
     control, table, wakes, supervisor = map(int, arguments)
     _leave_signals_to_supervisor()
     _die_with(supervisor)
-    configure_early()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     Child(supervisor, join_pair(control), table, join_wake_pair(wakes)).run()
 
@@ -115,11 +119,14 @@ class Child:
         self._channel = channel
         self._wakes = wakes
         self._fetcher: Fetcher | None = None
+        self._assembly: Assembly | None = None
+        self._deaths: deque[str] = deque()  # that came before the assembly
         self._alert_hooks: Sequence[AlertHook] = ()
         self._lifespan: HeldLifespan | None = None
         self._is_ending = False
         self._drains_early = False
         start = self._start = self._first_command()
+        configure_early(start.options.log_level)
         self._has_answered = False  # whether the engine answered while the app was loaded
         self._queue_turns = QueueTurns(
             start.options.queues, start.options.labels, is_solo=start.is_solo
@@ -160,14 +167,15 @@ class Child:
         url = None if options.url is None else absolute_url(options.url)
         app = load_app(options.app)
         load_tasks(app)
+        if options.log_level is not None:
+            _override(app, log_level=options.log_level)
         configure_all(app.settings.log_level, app.settings.log_format)
         for task in app.tasks.values():
             task.codec.resolve()  # report an unusable signature at the start
         if url is not None:
-            app.close()  # its module may have opened the engine of the old url
-            # Also change the app: a task enqueues to the engine that its worker claims from.
-            sources = {**app.settings.sources, "url": Source.OPTION}
-            app.settings = msgspec.structs.replace(app.settings, url=url, sources=sources)
+            app.close()  # its module may have used the engine of its own url already
+            # For the app too: a task enqueues to the engine that its worker claims from.
+            _override(app, url=url)
         app.wrap_engine(shield_engine)
         settings = app.settings
         limits = EngineOptions(
@@ -203,7 +211,11 @@ class Child:
         )
         self._channel.send(describe_app(app, introduction))
         assembly = Assembly(app, engine, self._queue_turns, self._table, self, state, self._wakes)
+        self._shutdown_steps.insert(0, assembly.end_log.flush)
+        self._assembly = assembly
         self._fetcher = assembly.fetcher
+        self._hooks_s = min(HOOKS_S, app.settings.shutdown_grace_ms / 1000)
+        self._report_deaths()
         if self._drains_early:
             assembly.fetcher.drain()
         # Without an answer so far, skip the introduction, a call that may take long.
@@ -237,8 +249,10 @@ class Child:
         """Shut down from the fetcher's thread, because a task may have blocked the main thread. A
         normal exit of the interpreter would wait for threads that tasks left behind."""
         self._is_ending = True
-        self._fetcher = None  # nothing is left to hand back
-        with suppress(BaseException):  # ignore errors: the process ends
+        self._fetcher = None  # from here on there is nothing to hand back
+        with suppress(BaseException):  # any error: the process ends
+            if self._assembly is not None:
+                self._assembly.hooks.close(self._hooks_s)
             if self._lifespan is not None:
                 self._lifespan.leave(LEAVE_S)
         shutdown = Thread(target=self._shut_down, name="shutdown", daemon=True)
@@ -284,6 +298,9 @@ class Child:
                 fetcher.cancel(ids)
             case Disown(id, token) if fetcher is not None:
                 fetcher.disown(id, token)
+            case Died(id):
+                self._deaths.append(id)
+                self._report_deaths()
             case Alert(alert):
                 call_hooks(self._alert_hooks, alert)
             case HandBack() if fetcher is not None:
@@ -291,6 +308,11 @@ class Child:
                 self._end_if_unanswered()
             case SessionGone(session) if fetcher is not None:
                 fetcher.lose_session(session)
+
+    def _report_deaths(self) -> None:
+        with suppress(IndexError):  # another thread has reported the last one
+            while self._assembly is not None and self._deaths:
+                self._assembly.hooks.report_death(self._deaths.popleft())
 
     def _drain_early(self) -> None:
         """Drain a child without a fetcher: either no job was claimed yet, or all jobs are reported.
@@ -320,6 +342,12 @@ class Child:
         """Send a report. If the supervisor is gone, the next read notices it."""
         with suppress(OSError):
             self._channel.send(report)
+
+
+def _override(app: Windlass, **values: str) -> None:
+    """Replace settings of the app by options of the command."""
+    sources = {**app.settings.sources, **dict.fromkeys(values, Source.OPTION)}
+    app.settings = msgspec.structs.replace(app.settings, sources=sources, **values)
 
 
 def _leave_signals_to_supervisor() -> None:

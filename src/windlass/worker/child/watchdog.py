@@ -5,6 +5,7 @@
 3. It logs the job that blocks the event loop (`LoopWatchdog`).
 4. It logs each job that runs for very long without a time-out, once.
 5. It wakes runners for free slots while the fetcher waits for the engine.
+6. It logs the number of successes that had no line (`EndLog`).
 
 A finding counts only if the watchdog itself ran on time: when another thread held the interpreter,
 or the whole process was stopped, the other threads could not make progress either.
@@ -30,6 +31,7 @@ import windlass.engine
 from windlass.context import running
 from windlass.core.durations import describe_ms
 from windlass.worker.logs.events import LogEvent
+from windlass.worker.run.end_log import EndLog
 from windlass.worker.run.slot_queue import SlotQueue, Started
 from windlass.worker.run.timeouts import Limits
 
@@ -62,6 +64,7 @@ class Watchdog:
         limits: Limits,
         loop: LoopWatchdog,
         fetcher: FetchWatchdog,
+        end_log: EndLog,
         on_wedged: Callable[[str], None],
     ) -> None:
         self._slot_queue = slot_queue
@@ -69,6 +72,7 @@ class Watchdog:
         self._table = slot_queue.lease.table
         self._loop = loop
         self._fetcher = fetcher
+        self._end_log = end_log
         self._on_wedged = on_wedged
         self._stopping = Event()
         self._logged: list[Started] = []  # long runs that were logged
@@ -106,6 +110,7 @@ class Watchdog:
         self._loop.look(is_punctual=is_punctual)
         self._slot_queue.press()
         self._report_long()
+        self._end_log.flush(monotonic())
 
     def _report_long(self) -> None:
         now = monotonic()

@@ -6,8 +6,9 @@ Each round is one round trip to the engine, `turn`:
 2. Release claims that have waited for a slot for too long.
 3. Collect the outcomes that runners reported, and compute the room for new claims.
 4. Make the call, and repeat the same call until its reply is known.
-5. Settle the call: log rejected outcomes, forget ended nonces, queue the new claims.
-6. With nothing to report and nothing to claim, sleep until a report, a command or a wake-up.
+5. Settle the call: log rejected outcomes, forget ended nonces, pass accepted outcomes to hooks,
+   queue the new claims.
+6. With nothing to report and nothing to claim, rest until there is.
 
 The fetcher never forgets a call with an unknown reply: it repeats the call with the same nonce,
 which is idempotent, or releases its claims. After an unexpected error the fetcher logs a traceback,
@@ -34,6 +35,7 @@ from windlass.engine.contract import (
     Outcome,
     Released,
     Turn,
+    Verdict,
 )
 from windlass.errors import EngineError, PayloadTooLarge
 from windlass.task import Task
@@ -51,6 +53,7 @@ from windlass.worker.fetch.round_trip import (
 )
 from windlass.worker.ipc.wake_socket import WakeReceiver
 from windlass.worker.logs.events import LogEvent, Notices
+from windlass.worker.run.hooks import HookThread
 from windlass.worker.run.pipeline import unknown_task
 from windlass.worker.run.slot_queue import SlotQueue
 from windlass.worker.run.timeouts import Limits
@@ -118,10 +121,12 @@ class Fetcher:
         tasks: Mapping[str, Task[..., Any]],
         owner: Owner,
         wakes: WakeReceiver,
+        hooks: HookThread | None = None,
     ) -> None:
         self._engine = engine
         self._queue_turns = queue_turns
         self._is_solo = queue_turns.plan.suspects
+        self._hooks = hooks
         self._slot_queue = slot_queue
         self._limits = limits
         self._lease = slot_queue.lease
@@ -233,9 +238,14 @@ class Fetcher:
 
     def _collect(self, most: float) -> list[Outcome]:
         outcomes = self._mailbox.collect(most)
-        if self._disowned:
-            return [one for one in outcomes if (one.id, one.token) not in self._disowned]
-        return outcomes
+        if not self._disowned:
+            return outcomes
+        if self._hooks is not None:
+            self._hooks.notes.forget(one for one in outcomes if self._is_disowned(one))
+        return [one for one in outcomes if not self._is_disowned(one)]
+
+    def _is_disowned(self, one: Outcome | Claim) -> bool:
+        return (one.id, one.token) in self._disowned
 
     # ---------------------------------------------------------------------------- one round trip
 
@@ -298,8 +308,7 @@ class Fetcher:
     def _report_each(self, call: RoundTrip) -> RoundTrip:
         """Report the outcomes one by one, because one of them is too large for the engine."""
         outcomes, verdicts = self._releaser.report_each(call.outcomes)
-        log_refused(outcomes, verdicts)
-        self._nonces.end(outcomes)
+        self._note_verdicts(outcomes, verdicts)
         return replace(call, outcomes=[])
 
     def _leave_if_drained(self, call: RoundTrip) -> None:
@@ -341,14 +350,19 @@ class Fetcher:
 
     def _settle(self, call: RoundTrip, turn: Turn) -> None:
         if call.outcomes:
-            log_refused(call.outcomes, turn.verdicts)
-            self._nonces.end(call.outcomes)
+            self._note_verdicts(call.outcomes, turn.verdicts)
         if self._has_sent_away:
             self._has_sent_away = False
             self._owner.see_suspects()
         if call.room:
             self._begin_claims(call, turn.batch)
             self._note_claim(call, turn.batch)
+
+    def _note_verdicts(self, outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> None:
+        log_refused(outcomes, verdicts)
+        self._nonces.end(outcomes)
+        if self._hooks is not None and self._hooks.notes.noted:
+            self._hooks.accept(outcomes, verdicts)
 
     def _begin_claims(self, call: RoundTrip, batch: Batch) -> None:
         """Queue new claims, before any bookkeeping that can wait."""
@@ -531,11 +545,7 @@ class Fetcher:
     def _give_back_all(self) -> NoReturn:
         """Hand back all jobs and end this process, also while jobs run."""
         self._release(self._slot_queue.take_back(monotonic()))
-        running = [
-            claim
-            for claim in self._slot_queue.running()
-            if (claim.id, claim.token) not in self._disowned
-        ]
+        running = [claim for claim in self._slot_queue.running() if not self._is_disowned(claim)]
         unsettled = self._unsettled or RoundTrip(self.session, [])
         outcomes = unsettled.outcomes + self._collect(inf)
         try:
@@ -549,6 +559,8 @@ class Fetcher:
         claims."""
         call, self._unsettled = self._unsettled, None
         self._releaser.report_one_by_one(call.outcomes if call else ())
+        if self._hooks is not None and call is not None:
+            self._hooks.notes.forget(call.outcomes)
         for unknown in self._unknown(call):
             self._releaser.give_back(unknown)
 

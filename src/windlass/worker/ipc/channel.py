@@ -60,13 +60,19 @@ class Alert(msgspec.Struct, frozen=True, tag="alert"):
     alert: DeadAlert
 
 
+class Died(msgspec.Struct, frozen=True, tag="died"):
+    """The supervisor has made a dead letter of this job: call the hooks of its task."""
+
+    id: str
+
+
 class SessionGone(msgspec.Struct, frozen=True, tag="session_gone"):
     """The engine has declared this session dead."""
 
     session: str
 
 
-Command = Start | DrainChild | HandBack | Cancel | Disown | Alert | SessionGone
+Command = Start | DrainChild | HandBack | Cancel | Disown | Alert | Died | SessionGone
 
 # ------------------------------------------------------------------------------ child to supervisor
 

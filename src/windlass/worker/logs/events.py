@@ -61,9 +61,10 @@ class LogEvent(StrEnum):
     HEALTH_UNSERVED = "no health socket, windlass health cannot check this worker: %s", "why"
     # jobs
     JOB_ENDED = (
-        "job %s of task %s ended as %s in attempt %d after %d ms",
-        "job_id task outcome attempt duration_ms",
+        "job %s of task %s %s in %s, attempt %d",
+        "job_id task outcome duration_ms attempt",
     )
+    JOBS_SUCCEEDED = "%s succeeded within a second", "number"
     JOB_FAILED = (
         "job %s of task %s failed in attempt %d of %d (%s), retrying in %s",
         "job_id task attempt max_attempts error delay",
@@ -123,6 +124,10 @@ class LogEvent(StrEnum):
         "grown threshold",
     )
     DEAD_ALERT_FAILED = "alert hook for dead jobs failed"
+    # hooks
+    HOOK_FAILED = "hook %s, %s, failed for job %s of task %s", "hook function job_id task"
+    HOOK_NOT_CALLED = "could not call a hook, dropping the call"
+    HOOKS_DROPPED = "dropped %s: hooks take longer than jobs, or did not end in time", "number"
     # children
     CHILD_DIED = "child %d died: %s; %s", "child cause job_ids"
     CHILD_FAILED = "child %d could not start: %s", "child why"

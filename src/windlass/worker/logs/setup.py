@@ -37,10 +37,10 @@ _CONTINUED: Final = "\n    "
 # ------------------------------------------------------------------------------------- configuring
 
 
-def configure_early() -> None:
-    """Configure logging from the environment, before the app is loaded. An invalid value is an
-    error later, with the other settings."""
-    level = os.environ.get(f"{PREFIX}LOG_LEVEL", "").lower()
+def configure_early(level: str | None = None) -> None:
+    """Configure logging from the environment, before the app is loaded; `level` is the option of
+    the command. An invalid value is refused later, with the other settings."""
+    level = (level or os.environ.get(f"{PREFIX}LOG_LEVEL", "")).lower()
     format = os.environ.get(f"{PREFIX}LOG_FORMAT", "").lower()
     configure_own(
         level if level in LOG_LEVELS else "info", format if format in LOG_FORMATS else "text"

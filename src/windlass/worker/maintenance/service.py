@@ -69,8 +69,9 @@ class Duty:
 
 
 class Maintenance:
-    """Maintenance for the children that `living` returns. Its thread calls the callbacks,
-    `on_answer` at the first reply of the engine."""
+    """For the children that `living` returns. The callbacks are called in its thread; `on_answer`
+    is called at the first reply of the engine, `on_dead` with the id of each job that was ended by
+    force and has died."""
 
     def __init__(
         self,
@@ -83,6 +84,7 @@ class Maintenance:
         dead_watch: DeadWatch,
         *,
         on_answer: Callable[[], None] | None = None,
+        on_dead: Callable[[str], None] | None = None,
         ends_engine: bool = True,
     ) -> None:
         self._engine = engine
@@ -90,6 +92,7 @@ class Maintenance:
         self._contact = contact
         self._on_suspects = on_suspects
         self._on_answer = on_answer
+        self._on_dead = on_dead
         self._ends_engine = ends_engine
         self._requests: deque[Closing | Outcome] = deque()
         self._settled_at = 0.0
@@ -181,6 +184,8 @@ class Maintenance:
             if record is not None:
                 text = FailureText.unpack(outcome.error)
                 log_dead_letter(record.id, record.task, outcome.reason, text)
+                if self._on_dead is not None:
+                    self._on_dead(record.id)
 
     def _close(self, closing: Closing) -> None:
         closed = self._engine.close(closing.session, closing.suspects, closing.cause)

@@ -66,10 +66,12 @@ from windlass.errors import (
     NewerFormat,
     TimedOut,
 )
+from windlass.hooks import AppHooks
 from windlass.middleware import Middleware, MiddlewareStack
 from windlass.settings import Settings
 from windlass.task import Task
 from windlass.worker.logs.events import LogEvent, Notices, log_dead_letter
+from windlass.worker.run.hooks import HookNotes
 from windlass.worker.run.interrupts import ThreadGuard
 
 log = getLogger("windlass.worker")
@@ -77,7 +79,9 @@ log = getLogger("windlass.worker")
 #: The delay of a retry after an error outside the task function.
 ESCAPE_DELAY_MS = 1_000
 
-#: Used instead of a delay if there is no next attempt.
+#: For a pipeline without an app.
+NO_HOOKS = AppHooks()
+#: Instead of a delay: there is no next attempt.
 NO_RETRY = -1
 
 _INTERRUPTED = "its process ended before it was reported"
@@ -106,9 +110,9 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
 
 class Execution:
-    """Turn claims into outcomes, for all slots of a child. `report_progress` gets the progress of a
-    job, `leave` gets tasks with calls for another version, and `state` is the value of the
-    lifespan."""
+    """Turns claims into outcomes, for all slots of a child at once. `report_progress` gets the
+    progress of a claimed job, `leave` gets tasks whose calls do not fit this version, and `state`
+    is the value of the lifespan. `hook_notes` get values and exceptions of tasks with hooks."""
 
     def __init__(
         self,
@@ -118,6 +122,7 @@ class Execution:
         middleware: Sequence[Middleware] = (),
         state: object = None,
         packing: Packing = PLAIN,
+        hook_notes: HookNotes | None = None,
     ) -> None:
         self._settings = settings
         self._packing = packing
@@ -128,6 +133,8 @@ class Execution:
         self._random = Random()
         self._rules: dict[Task[..., Any], Rules] = {}
         self._notices = Notices()
+        self._hook_notes = hook_notes
+        self._hooks = NO_HOOKS if hook_notes is None else hook_notes.hooks
 
     # -------------------------------------------------------------------------------- preparing
 
@@ -268,14 +275,20 @@ class Execution:
                 check_size(result, self._settings.max_payload, f"The result of {claim.task}")
             except BaseException as error:  # noqa: BLE001  # encoding a value may raise anything
                 return self._bury(claim, Reason.BAD_RESULT, FailureText.of(error))
+        if self._hooks.is_used and self._hook_notes is not None:
+            self._hook_notes.note(claim, value=value)
         return Succeeded(
             id=claim.id, token=claim.token, result=result, result_ttl_ms=run.result_ttl_ms
         )
 
     def _conclude_failure(self, run: Run, error: BaseException) -> Outcome:
         try:
-            return self._judge(run, error)
-        except BaseException as slip:  # noqa: BLE001  # raised by a predicate, or by the error's own class
+            self._note_error(run.claim, error)
+            outcome = self._judge(run, error)
+            if run.context.interruption is Interruption.CANCELLED:
+                self._forget_hooks(run.claim)  # the engine ends the job as cancelled
+            return outcome
+        except BaseException as slip:  # noqa: BLE001  # of a predicate, or of the error's own class
             return self.conclude_escape(run.claim, slip, run.policy.max_attempts)
         finally:
             clear_frames(error)  # also if no text was built, as for a snooze
@@ -283,8 +296,9 @@ class Execution:
     def conclude_escape(
         self, claim: Claim, error: BaseException, max_attempts: int | None = None
     ) -> Outcome:
-        """Count an error outside the task function as a failed attempt. The job's own
-        `max_attempts` limits the attempts, else the setting of the app."""
+        """Count an error outside the task function as a failed attempt. Without `max_attempts` of
+        the job, the setting of the app limits the attempts."""
+        self._note_error(claim, error)
         text = FailureText.of(error)
         packed = self._pack(claim, text)
         with suppress(BaseException):  # a log handler of the app may fail
@@ -333,8 +347,18 @@ class Execution:
         self, claim: Claim, reason: Reason, text: FailureText, *, started: bool = True
     ) -> Outcome:
         log_dead_letter(claim.id, claim.task, reason, text)
+        if self._hook_notes is not None:
+            self._hook_notes.note_end(claim)
         error = self._pack(claim, text)
         return Buried(id=claim.id, token=claim.token, reason=reason, error=error, started=started)
+
+    def _note_error(self, claim: Claim, error: BaseException) -> None:
+        if self._hook_notes is not None:
+            self._hook_notes.note(claim, error=error)
+
+    def _forget_hooks(self, claim: Claim) -> None:
+        if self._hook_notes is not None:
+            self._hook_notes.forget((claim,))
 
     def _pack(self, claim: Claim, text: FailureText) -> bytes:
         return self._packing.pack_failure(text, claim.task, claim.id, claim.payload)

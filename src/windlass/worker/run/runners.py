@@ -13,13 +13,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context as Variables
 from functools import partial
-from logging import DEBUG, getLogger
+from logging import getLogger
 from queue import SimpleQueue
 from threading import Lock, Thread, get_ident
 from time import monotonic, sleep
 
-from windlass.engine.contract import Outcome
+from windlass.engine.contract import Outcome, Succeeded
 from windlass.worker.logs.events import LogEvent
+from windlass.worker.run.end_log import EndLog
 from windlass.worker.run.interrupts import LoopGuard, ThreadGuard
 from windlass.worker.run.pipeline import Execution, Run
 from windlass.worker.run.slot_queue import JobKind, SlotQueue, Started
@@ -38,7 +39,12 @@ class Runner:
     kind: JobKind
 
     def __init__(
-        self, slot_queue: SlotQueue, limits: Limits, execution: Execution, report: Report
+        self,
+        slot_queue: SlotQueue,
+        limits: Limits,
+        execution: Execution,
+        report: Report,
+        end_log: EndLog,
     ) -> None:
         self._slot_queue = slot_queue
         self._table = slot_queue.lease.table
@@ -46,8 +52,7 @@ class Runner:
         self._execution = execution
         self._record_time = slot_queue.prefetch.record
         self._report = report
-        # Check once: a check for each job costs time at hundreds of jobs a second.
-        self._log_end = log_end if log.isEnabledFor(DEBUG) else None
+        self._end_log = end_log if end_log.is_enabled else None
         self._prepare()
         slot_queue.serve(self.kind, self.hint)
 
@@ -68,24 +73,15 @@ class Runner:
         self._table.vacate(started.slot)
         now = monotonic()
         self._record_time(now - started.since)
-        if self._log_end is not None:
-            self._log_end(started, outcome, now - started.since)
+        end_log = self._end_log
+        if end_log is not None:
+            if now < end_log.silent_until and type(outcome) is Succeeded:
+                end_log.count()
+            else:
+                end_log.note(started.claim, outcome, started.since, now)
         following = self._slot_queue.follow(self.kind, started, now)
         self._report(outcome)
         return following
-
-
-def log_end(started: Started, outcome: Outcome, seconds: float) -> None:
-    claim = started.claim
-    with suppress(BaseException):  # a log handler of the app may fail
-        log.debug(
-            LogEvent.JOB_ENDED,
-            claim.id,
-            claim.task,
-            type(outcome).__name__.lower(),
-            claim.counters.attempt,
-            round(seconds * 1000),
-        )
 
 
 class ThreadRunner(Runner):

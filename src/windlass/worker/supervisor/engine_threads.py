@@ -37,6 +37,7 @@ class EngineThreads:
         on_suspects: Callable[[], None],
         on_alert: Callable[[DeadAlert], None],
         on_answer: Callable[[], None] | None = None,
+        on_dead: Callable[[str], None] | None = None,
         suspects: Plan | None = None,
     ) -> None:
         beating = waiting = engine
@@ -63,6 +64,7 @@ class EngineThreads:
             Scheduler(engine, ready.schedules),
             dead_watch,
             on_answer=on_answer,
+            on_dead=on_dead,
             ends_engine=ends_engine,
         )
         self.waiter = WorkerWaiter(waiting, suspects, on_suspects, ends_engine=ends_engine)

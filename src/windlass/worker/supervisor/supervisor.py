@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from logging import getLogger
@@ -30,6 +31,7 @@ from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.ipc.channel import (
     Alert,
     Command,
+    Died,
     DrainChild,
     Draining,
     Failed,
@@ -86,6 +88,9 @@ BURST_S = 0.1
 #: The most retiring children, for each configured process.
 MOST_RETIRING = 2
 
+#: The most jobs that were ended by force and wait for a child that calls their hooks.
+MOST_DEATHS = 1_000
+
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -117,6 +122,7 @@ class Supervisor:
         self._threads: EngineThreads | None = None
         self._plans: dict[bool, Plan] = {}  # of shared children, and of solo ones
         self._enforcement: Enforcement | None = None
+        self._deaths: deque[str] = deque(maxlen=MOST_DEATHS)  # without a child to call hooks
         self._respawns = 0  # children that will be started soon
         self._is_solo_coming = False
         self._short_lives = 0
@@ -131,7 +137,7 @@ class Supervisor:
         return list(self._children.values())
 
     def run(self) -> int:
-        configure_early()
+        configure_early(self._options.log_level)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         with self._reactor, answer_probes(self._reactor, self._status):
             self._reactor.on_signal(self._on_signal)
@@ -229,6 +235,7 @@ class Supervisor:
             on_suspects=lambda: post(self._serve_alone),
             on_alert=lambda alert: post(partial(self._alert, alert)),
             on_answer=partial(self._show_banner, engine, ready),
+            on_dead=lambda id: post(partial(self._report_death, id)),
             suspects=self._plans[True],
         )
         self._enforcement = Enforcement(
@@ -284,6 +291,7 @@ class Supervisor:
                 child.session = report.session
                 if self._threads is not None:
                     self._threads.heartbeat.beat_soon()
+                self._report_deaths()
             case Resting():
                 self._wait_for(child, report)
             case SuspectsSeen():
@@ -314,6 +322,19 @@ class Supervisor:
         for child in self._children.values():
             if child.session:
                 child.send(Alert(alert))
+                break
+
+    def _report_death(self, id: str) -> None:
+        self._deaths.append(id)
+        self._report_deaths()
+
+    def _report_deaths(self) -> None:
+        """Let one child call the hooks of jobs that were ended by force. The child of such a job
+        retires or is killed: wait for one that stays."""
+        for child in self._children.values():
+            if child.session and not child.is_retiring and not child.was_killed:
+                while self._deaths:
+                    child.send(Died(self._deaths.popleft()))
                 break
 
     def _cancel(self, session: str, ids: tuple[str, ...]) -> None:
