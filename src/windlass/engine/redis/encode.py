@@ -18,6 +18,7 @@ from windlass.engine.contract import (
     WATCH_MS,
     Beat,
     Buried,
+    JobChange,
     NewJob,
     Outcome,
     Plan,
@@ -174,6 +175,23 @@ def of_revivals(revivals: Sequence[Revival]) -> list[bytes]:
     for revival in revivals:
         finished = b"%d" % _instant(revival.finished_ms)
         arguments += (revival.id.encode(), finished, revival.payload or b"")
+    return arguments
+
+
+def of_job_changes(changes: Sequence[JobChange]) -> list[bytes]:
+    arguments: list[bytes] = []
+    for change in changes:
+        if change.queue is not None:
+            check_name("queue", change.queue)
+        head = (
+            change.id,
+            change.seen or "",
+            change.queue or "",
+            _NOT_SET if change.run_in_ms is None else max(0, change.run_in_ms),
+            change.payload is not None,
+            change.seen_payload is not None,
+        )
+        arguments += (_encode(head), change.payload or b"", change.seen_payload or b"")
     return arguments
 
 

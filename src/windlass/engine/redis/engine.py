@@ -32,6 +32,7 @@ from windlass.engine.contract import (
     Filter,
     Finding,
     Introductions,
+    JobChange,
     JobEnd,
     JobRecord,
     NewJob,
@@ -104,7 +105,7 @@ class RedisEngine(Caller):
             return new_id(wall_ms, self._partitions.next_free())
         return new_id(wall_ms, self._partitions.of_key(task, key))
 
-    def _of_job(self, job: NewJob | Revival) -> int:
+    def _of_job(self, job: NewJob | Revival | JobChange) -> int:
         return self._of_id(job.id)
 
     def elsewhere(self, job_id: str) -> list[str]:
@@ -206,6 +207,10 @@ class RedisEngine(Caller):
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
         return self._spread("cancel", ids, self._of_id, encode.of_texts, _each(CancelCode))
+
+    def change_jobs(self, changes: Sequence[JobChange]) -> list[ChangeCode]:
+        pack, unpack = encode.of_job_changes, _each(ChangeCode)
+        return self._spread("change", changes, self._of_job, pack, unpack, _size_of_job_change)
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
         pack, unpack = encode.of_revivals, _each(ChangeCode)
@@ -408,6 +413,7 @@ def _within_budget(doomed: Sequence[tuple[bytes, int]]) -> list[str]:
 
 
 _size_of_outcome: Final[Callable[[Outcome], int]] = attrgetter("size")
+_size_of_job_change: Final[Callable[[JobChange], int]] = attrgetter("size")
 
 
 def _size_of_job(job: NewJob) -> int:
