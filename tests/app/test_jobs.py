@@ -253,13 +253,59 @@ def test_an_ended_job_is_edited_and_ready_again(app: Windlass, hand: Hand, state
     assert app.engine.check() == []
 
 
-def test_a_job_that_runs_or_succeeded_is_not_edited(app: Windlass, hand: Hand) -> None:
+@pytest.mark.parametrize("state", [State.READY, State.SCHEDULED, State.RETRYING])
+def test_a_waiting_job_is_edited_where_it_waits(app: Windlass, hand: Hand, state: State) -> None:
+    task = app.tasks["charge"].using(headers={"user": "ann"})
+    job = (task.using(run_after="1h") if state is State.SCHEDULED else task).enqueue(1)
+    if state is State.RETRYING:
+        hand.fail(ValueError("no"), delay_ms=HOUR_MS)
+    before = job.info()
+    assert before.state is state
+    assert asyncio.run(job.aedit(2))
+    assert job.info() == before
+    app.engine.clock_offset_ms += 2 * HOUR_MS
+    assert b'"args":[2]' in hand.take().payload
+    assert app.engine.check() == []
+
+
+def test_a_job_that_runs_or_succeeded_is_not_changed(app: Windlass, hand: Hand) -> None:
     job = app.tasks["charge"].enqueue(1)
     claim = hand.take()
-    assert not job.edit(2)
+    assert [job.edit(2), job.run_now(), job.move("mail")] == [False, False, False]
     outcome = Succeeded(id=claim.id, token=claim.token, result=None, result_ttl_ms=60_000)
     assert app.engine.finish([outcome]) == [Verdict.OK]
     assert not asyncio.run(job.aedit(2))
+    assert not asyncio.run(job.arun_now())
+    assert not asyncio.run(job.amove("mail"))
+
+
+def test_a_job_runs_now(app: Windlass, hand: Hand) -> None:
+    later = app.tasks["charge"].using(run_after="1h").enqueue(1)
+    assert later.run_now()
+    assert later.run_now()  # and stays ready
+    assert later.info().state is State.READY
+    hand.fail(ValueError("no"), delay_ms=HOUR_MS)
+    assert asyncio.run(later.arun_now())
+    assert hand.take().id == later.id
+    assert app.engine.check() == []
+
+
+def test_a_job_moves_to_another_queue(app: Windlass, hand: Hand) -> None:
+    """With its labels, and while it is scheduled."""
+    ready = app.tasks["charge"].using(requires="gpu").enqueue(1)
+    later = app.tasks["charge"].using(run_after="1h").enqueue(2)
+    assert ready.move("bulk")
+    assert asyncio.run(later.amove("bulk"))
+    assert (ready.info().queue, ready.info().requires) == ("bulk", ("gpu",))
+    assert (later.info().queue, later.info().state) == ("bulk", State.SCHEDULED)
+    assert app.queue("bulk").info().jobs == {State.READY: 1, State.SCHEDULED: 1}
+    assert app.queue("default").info().jobs == {}
+    with pytest.raises(ValueError, match="found 'a b'"):
+        later.move("a b")
+    for change in (app.job(UNKNOWN).run_now, lambda: app.job(UNKNOWN).move("bulk")):
+        with pytest.raises(JobNotFound):
+            change()
+    assert app.engine.check() == []
 
 
 def test_an_edit_is_checked(app: Windlass, hand: Hand) -> None:
