@@ -23,7 +23,7 @@ BATCH: Final = 500
 BATCH_BYTES: Final = 4 * 1024 * 1024
 #: A finished record is kept at least this long, so that a repeated finish is recognised.
 MIN_RECORD_MS: Final = 10 * 60 * 1000
-#: An idempotency key is remembered this long.
+#: An idempotency key is remembered this long, unless the options of the engine say otherwise.
 IDEMPOTENCY_MS: Final = 24 * 60 * 60 * 1000
 #: The engine remembers a `watch` this long; a waiting caller renews it.
 WATCH_MS: Final = 10_000

@@ -13,6 +13,7 @@ import msgspec
 
 from windlass.core.states import Event
 from windlass.engine.contract import (
+    IDEMPOTENCY_MS,
     MAX_WHY,
     SWEEP_BYTES,
     WATCH_MS,
@@ -38,6 +39,7 @@ from windlass.errors import EngineError
 
 _encode = msgspec.msgpack.Encoder().encode
 _NOT_SET: Final = -1
+_UNIQUE_HEAD: Final = 14  # words in the head of a job with a unique key
 _SUCCEED: Final = str(Event.SUCCEED)  # text is encoded faster than a member of an enumeration
 
 
@@ -45,7 +47,7 @@ def of_watch(channel: str, ids: Sequence[str]) -> list[bytes]:
     return [channel.encode(), b"%d" % WATCH_MS, *of_texts(ids)]
 
 
-def of_jobs(jobs: Sequence[NewJob]) -> list[bytes]:
+def of_jobs(jobs: Sequence[NewJob], idempotency_ms: int = IDEMPOTENCY_MS) -> list[bytes]:
     """Inlined: for a single job, every function call shows in measurements."""
     arguments: list[bytes] = []
     for job in jobs:
@@ -58,7 +60,7 @@ def of_jobs(jobs: Sequence[NewJob]) -> list[bytes]:
             or not after_ms is ends_ms is lasts_ms is None  # `has_times`, without a call
         ):
             check_times(job)
-        head = (
+        head: tuple[object, ...] = (
             job.id,
             job.task,
             job.queue,
@@ -70,11 +72,17 @@ def of_jobs(jobs: Sequence[NewJob]) -> list[bytes]:
             False if job.idempotency_key is None else job.scoped_key,
             job.fingerprint,
         )
-        arguments += (
-            _encode(head if job.unique is None else head + _of_unique(job.unique)),
-            job.payload,
-        )
+        if job.unique is not None:
+            head += _of_unique(job.unique)
+        if idempotency_ms != IDEMPOTENCY_MS and job.idempotency_key is not None:
+            head = _with_retention(head, idempotency_ms)
+        arguments += (_encode(head), job.payload)
     return arguments
+
+
+def _with_retention(head: tuple[object, ...], idempotency_ms: int) -> tuple[object, ...]:
+    """Add how long the key is remembered, after the words of a unique key, if it has one."""
+    return (*head, *(False,) * (_UNIQUE_HEAD - len(head)), idempotency_ms)
 
 
 def _of_unique(unique: UniqueKey) -> tuple[object, ...]:

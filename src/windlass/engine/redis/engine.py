@@ -80,6 +80,7 @@ class RedisEngine(Caller):
     def __init__(self, address: RedisAddress, options: EngineOptions) -> None:
         super().__init__(address, options)
         self._of_id = self._partitions.of_id
+        self._pack_jobs = partial(encode.of_jobs, idempotency_ms=options.idempotency_ms)
         self._claimer = Claimer(self._partitions, self._call, self._run)
         self._wakeup = RedisWakeup(self._server, address.partitions, self._register)
         self._result_wakeup = RedisResultWakeup(self._server)
@@ -123,7 +124,7 @@ class RedisEngine(Caller):
                 self._partitions.check_key(job)
         if self._partitions.number > 1:
             self._partitions.advance()
-        return self._spread(name, jobs, self._of_job, encode.of_jobs, _to_placed, _size_of_job)
+        return self._spread(name, jobs, self._of_job, self._pack_jobs, _to_placed, _size_of_job)
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         verdicts: list[Verdict] = []

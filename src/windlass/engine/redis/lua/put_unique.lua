@@ -1,5 +1,5 @@
 -- Store new jobs, some with a unique key. Their heads have four more words: the key, until when it is
--- held, for at least how long, and what to do while another job holds it. A put that replaced the call
+-- held, for at least how long, and what to do while another job holds it; see `encode` for a fifth. A put that replaced the call
 -- of a job is remembered, so that a repeat changes nothing: the last put of a job with the job, earlier
 -- ones for a while among the idempotency keys.
 -- ARGV: 1-3 clock, then for each job its head and its body
