@@ -451,6 +451,7 @@ class Windlass(Registrar):
                 options = EngineOptions(
                     lease_ms=settings.lease_ms,
                     dead_ttl_ms=settings.dead_ttl_ms,
+                    idempotency_ms=settings.idempotency_ttl_ms,
                     timeout_ms=settings.enqueue_timeout_ms,
                 )
                 engine = open_engine(settings.url, options)

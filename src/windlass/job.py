@@ -195,13 +195,32 @@ class Job(Generic[R_co]):
     def edit(self, *args: Any, **kwargs: Any) -> Steps[bool]:
         """Replace all arguments of the job, which are checked as at an enqueue.
 
-        A dead or cancelled job becomes ready again, with all its attempts. It keeps its unique key
-        and its headers. Returns False for a job in another state. Raises `JobNotFound`,
-        `DuplicateJob`, and `InvalidTask` if this app does not know the task; then the job is
-        unchanged."""
+        A waiting job keeps its place; a dead or cancelled job becomes ready again, with all its
+        attempts. The job keeps its unique key and its headers. Returns False if the job runs or
+        has succeeded. Raises `JobNotFound`, `DuplicateJob`, and `InvalidTask` if this app does not
+        know the task; then the job is unchanged."""
         return (yield from self._app.jobs.editing(self.id, args, kwargs))
 
     aedit = edit.awaited
+
+    @twins
+    def run_now(self) -> Steps[bool]:
+        """Let a scheduled or retrying job start at once. A ready job stays as it is.
+
+        Returns False if the job runs or has ended. Raises `JobNotFound`."""
+        return (yield from self._app.jobs.running_now(self.id))
+
+    arun_now = run_now.awaited
+
+    @twins
+    def move(self, queue: str) -> Steps[bool]:
+        """Move a waiting job to another queue. It keeps its priority, its place by age, and the
+        labels that its worker must have.
+
+        Returns False if the job runs or has ended. Raises `JobNotFound`."""
+        return (yield from self._app.jobs.moving(self.id, queue))
+
+    amove = move.awaited
 
     def __dir__(self) -> list[str]:
         """The public names, for a shell that completes them."""

@@ -2,7 +2,8 @@
 
 1. `JobChoice` is a filter of jobs. Ages are by the engine's clock.
 2. `Jobs` lists jobs newest first, a bounded page at a time, and reads many jobs by id.
-3. `Jobs.editing` changes one job, for `Job.edit` and for the command line.
+3. `Jobs.editing`, `running_now` and `moving` change one job, for the methods of `Job`; `changing`
+   changes many in bounded steps, for the command line.
 4. `read_stats` reads the number of jobs by queue and state.
 
 The cursor of a list is the id of the last job read and only decreases: while jobs come and go, no
@@ -14,7 +15,7 @@ from __future__ import annotations
 import builtins
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
@@ -24,10 +25,19 @@ from windlass.call_edit import edited_payload, require_task
 from windlass.client.options import read_queue
 from windlass.core.durations import Duration, instant_ms, to_ms
 from windlass.core.ids import check_id
-from windlass.core.queues.labels import queue_of
+from windlass.core.queues.labels import labels_of, line_of, queue_of
 from windlass.core.states import State
 from windlass.dead_letter import read_each
-from windlass.engine.contract import BATCH, ChangeCode, Engine, Filter, JobRecord, Revival
+from windlass.dead_letters import Changed, RetryStep
+from windlass.engine.contract import (
+    BATCH,
+    ChangeCode,
+    Engine,
+    Filter,
+    JobChange,
+    JobRecord,
+    Revival,
+)
 from windlass.errors import DuplicateJob, JobNotFound
 from windlass.job import JobInfo, get, headers_of, holders, key_of
 from windlass.twins import Steps, act, arun, ask, run, twins, verb
@@ -38,6 +48,8 @@ if TYPE_CHECKING:
 #: Records per page, without and with payloads and histories.
 PAGE: Final = 200
 WHOLE_PAGE: Final = 50
+#: The states in which a job waits, and can be changed.
+CHANGEABLE: Final = (State.READY, State.SCHEDULED, State.RETRYING)
 #: The states from which a job becomes ready again when it is edited.
 REVIVABLE: Final = (State.DEAD, State.CANCELLED)
 
@@ -190,18 +202,55 @@ class Jobs:
         app = self._app
         while True:
             record = yield from self._record(id)
-            if record.state not in REVIVABLE:
+            if record.state not in (*CHANGEABLE, *REVIVABLE):
                 return False
             task = None if unchecked else require_task(app, record)
             payload = edited_payload(app, record, task, args, kwargs, log)
-            revival = Revival(id=id, finished_ms=record.finished_ms, payload=payload)
-            code = yield from ask(_revive, revival)
+            if record.state in REVIVABLE:
+                revival = Revival(id=id, finished_ms=record.finished_ms, payload=payload)
+                code = yield from ask(_revive, revival)
+            else:
+                change = JobChange(id=id, seen=record.revision, payload=payload)
+                code = yield from ask(_change, change)
             if code is ChangeCode.DONE:
                 return True
             if code is ChangeCode.DUPLICATE:
                 holder = yield from ask(holders, key_of(record))
                 raise DuplicateJob(record.task, holder or "that has ended since", id)
             # The job was changed or removed since it was read: read it again.
+
+    def running_now(self, id: str) -> Steps[bool]:
+        """`Job.run_now` as steps."""
+        code = yield from ask(_change, JobChange(id=id, run_in_ms=0))
+        if code is ChangeCode.UNKNOWN:
+            raise JobNotFound(id, self._app.engine.location)
+        return code is ChangeCode.DONE
+
+    def moving(self, id: str, queue: str) -> Steps[bool]:
+        """`Job.move` as steps."""
+        queue = read_queue("queue", queue)
+        while True:
+            record = yield from self._record(id)
+            if record.state not in CHANGEABLE:
+                return False
+            code = yield from ask(_change, to_queue(record, queue))
+            if code is ChangeCode.DONE:
+                return True
+
+    def changing(
+        self, change_of: Callable[[JobRecord], JobChange | None], **choice: Unpack[JobChoice]
+    ) -> Iterator[RetryStep]:
+        """Change the chosen jobs, a page at a time, for a caller that shows progress or stops in
+        between. Jobs for which `change_of` returns None stay as they are."""
+        changed = Changed()
+        rest: _Search | None = _search(choice)
+        while rest is not None:
+            page = run(self._app, act(_read, rest))
+            found = [change_of(record) for record in page.records if record.state in CHANGEABLE]
+            codes = run(self._app, act(_change_all, [one for one in found if one is not None]))
+            changed = changed.plus(codes)
+            yield RetryStep(pause_s=0, changed=changed)
+            rest = page.rest
 
     # --------------------------------------------------------------------------------- inside
 
@@ -230,7 +279,23 @@ class Jobs:
         return JobInfo.of(self._app.packing.reveal_failures(record))
 
 
+def now(record: JobRecord) -> JobChange | None:
+    """The change that lets a job run now; None for a ready one."""
+    return None if record.state is State.READY else JobChange(id=record.id, run_in_ms=0)
+
+
+def to_queue(record: JobRecord, queue: str) -> JobChange:
+    """The change that moves a job to another queue. The job still requires its labels."""
+    line = line_of(queue, labels_of(record.queue))
+    return JobChange(id=record.id, seen=record.revision, queue=line)
+
+
 _revive = verb(Engine.revive)
+_change = verb(Engine.change_jobs)
+
+
+def _change_all(engine: Engine, changes: Sequence[JobChange]) -> Sequence[ChangeCode]:
+    return engine.change_jobs(changes) if changes else ()
 
 
 def _get(engine: Engine, ids: Sequence[str]) -> Sequence[JobRecord | None]:

@@ -56,6 +56,7 @@ class SettingArguments(TypedDict, total=False):
     timeout: Duration
     result_ttl: Duration
     dead_ttl: Duration
+    idempotency_ttl: Duration
     dead_alert: int
     dead_alert_growth: int
     max_payload: int
@@ -123,6 +124,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int  # how long a job may run if its task sets no time-out; 0 is no limit
     result_ttl_ms: int  # how long results are kept; 0 stores none
     dead_ttl_ms: int  # how long dead jobs are kept
+    idempotency_ttl_ms: int  # how long an idempotency key is remembered
     dead_alert: int  # a worker alerts at more dead jobs than this; 0 is never
     dead_alert_growth: int  # a worker alerts if more than this died within five minutes
     max_payload: int  # the largest call or result, in bytes
@@ -303,6 +305,7 @@ SETTINGS: Final[Mapping[str, _Setting]] = {
     "timeout": _Setting("timeout_ms", 0, _duration(minimum_ms=0)),
     "result_ttl": _Setting("result_ttl_ms", "1h", _duration(minimum_ms=0)),
     "dead_ttl": _Setting("dead_ttl_ms", "14d", _duration(minimum_ms=1)),
+    "idempotency_ttl": _Setting("idempotency_ttl_ms", "1d", _duration(minimum_ms=1)),
     "dead_alert": _Setting("dead_alert", 100, _whole(0), _whole_from_text),
     "dead_alert_growth": _Setting("dead_alert_growth", 100, _whole(0), _whole_from_text),
     "max_payload": _Setting("max_payload", 1024 * 1024, _whole(1), _whole_from_text),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from tests.app.hand import Hand
 from tests.contract.variants import fresh_url
+from tests.soon import is_once
 from tests.worker.yard import until
 from windlass import (
     DuplicateJob,
@@ -26,8 +28,9 @@ from windlass import (
     Unique,
     Windlass,
 )
-from windlass.engine.contract import Succeeded, Verdict
+from windlass.engine.contract import ChangeCode, Claim, Succeeded, Verdict
 from windlass.jobs import PAGE, WHOLE_PAGE, JobChoice
+from windlass.twins import Steps
 
 UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
 HOUR_MS = 3_600_000
@@ -193,13 +196,15 @@ def test_ids_that_are_none_are_refused(app: Windlass) -> None:
 @pytest.mark.slow  # enqueues many jobs
 def test_twenty_thousand_are_read_in_a_second(app: Windlass) -> None:
     ids = [job.id for job in app.tasks["charge"].enqueue_many((n,) for n in range(20_000))]
-    took_s = []
-    for _ in range(3):  # the machine may be busy
-        begin = time.monotonic()
+
+    def is_quick() -> bool:
+        begin_s = time.perf_counter()
         found = app.jobs.get_many(ids)
-        took_s.append(time.monotonic() - begin)
+        took_s = time.perf_counter() - begin_s
         assert [job.id for job in found if job is not None] == ids
-    assert min(took_s) < 1.0
+        return took_s < 1
+
+    assert is_once(is_quick)
 
 
 # ------------------------------------------------------------------------------- stats and workers
@@ -253,13 +258,83 @@ def test_an_ended_job_is_edited_and_ready_again(app: Windlass, hand: Hand, state
     assert app.engine.check() == []
 
 
-def test_a_job_that_runs_or_succeeded_is_not_edited(app: Windlass, hand: Hand) -> None:
+@pytest.mark.parametrize("state", [State.READY, State.SCHEDULED, State.RETRYING])
+def test_a_waiting_job_is_edited_where_it_waits(app: Windlass, hand: Hand, state: State) -> None:
+    task = app.tasks["charge"].using(headers={"user": "ann"})
+    job = (task.using(run_after="1h") if state is State.SCHEDULED else task).enqueue(1)
+    if state is State.RETRYING:
+        hand.fail(ValueError("no"), delay_ms=HOUR_MS)
+    before = job.info()
+    assert before.state is state
+    assert asyncio.run(job.aedit(2))
+    assert job.info() == before
+    app.engine.clock_offset_ms += 2 * HOUR_MS
+    assert b'"args":[2]' in hand.take().payload
+    assert app.engine.check() == []
+
+
+def test_a_job_that_runs_or_succeeded_is_not_changed(app: Windlass, hand: Hand) -> None:
     job = app.tasks["charge"].enqueue(1)
     claim = hand.take()
-    assert not job.edit(2)
+    assert [job.edit(2), job.run_now(), job.move("mail")] == [False, False, False]
     outcome = Succeeded(id=claim.id, token=claim.token, result=None, result_ttl_ms=60_000)
     assert app.engine.finish([outcome]) == [Verdict.OK]
     assert not asyncio.run(job.aedit(2))
+    assert not asyncio.run(job.arun_now())
+    assert not asyncio.run(job.amove("mail"))
+
+
+def test_a_job_runs_now(app: Windlass, hand: Hand) -> None:
+    later = app.tasks["charge"].using(run_after="1h").enqueue(1)
+    assert later.run_now()
+    assert later.run_now()  # and stays ready
+    assert later.info().state is State.READY
+    hand.fail(ValueError("no"), delay_ms=HOUR_MS)
+    assert asyncio.run(later.arun_now())
+    assert hand.take().id == later.id
+    assert app.engine.check() == []
+
+
+def test_a_job_moves_to_another_queue(app: Windlass, hand: Hand) -> None:
+    """With its labels, and while it is scheduled."""
+    ready = app.tasks["charge"].using(requires="gpu").enqueue(1)
+    later = app.tasks["charge"].using(run_after="1h").enqueue(2)
+    assert ready.move("bulk")
+    assert asyncio.run(later.amove("bulk"))
+    assert (ready.info().queue, ready.info().requires) == ("bulk", ("gpu",))
+    assert (later.info().queue, later.info().state) == ("bulk", State.SCHEDULED)
+    assert app.queue("bulk").info().jobs == {State.READY: 1, State.SCHEDULED: 1}
+    assert app.queue("default").info().jobs == {}
+    with pytest.raises(ValueError, match="found 'a b'"):
+        later.move("a b")
+    for change in (app.job(UNKNOWN).run_now, lambda: app.job(UNKNOWN).move("bulk")):
+        with pytest.raises(JobNotFound):
+            change()
+    assert app.engine.check() == []
+
+
+def after_first_step(app: Windlass, steps: Steps[bool], meanwhile: Callable[[], object]) -> bool:
+    """The result of these steps, when something happens after the first one."""
+    answer = next(steps).run(app)
+    meanwhile()
+    with suppress(StopIteration):
+        while True:
+            answer = steps.send(answer).run(app)
+    return bool(answer is ChangeCode.DONE)
+
+
+def test_a_job_that_changes_meanwhile_is_read_again(app: Windlass, hand: Hand) -> None:
+    task = app.tasks["charge"]
+    job = task.using(run_after="1h").enqueue(1)
+    assert after_first_step(app, app.jobs.editing(job.id, [2], {}), job.run_now)
+    assert after_first_step(app, app.jobs.moving(job.id, "bulk"), lambda: job.move("mail"))
+    assert (job.info().queue, job.info().state) == ("bulk", State.READY)
+    assert not after_first_step(app, app.jobs.moving(job.id, "mail"), hand.take)
+    assert job.info().queue == "bulk"
+    other, claims = task.enqueue(3), list[Claim]()
+    steps = app.jobs.editing(other.id, [4], {})
+    assert not after_first_step(app, steps, lambda: claims.append(hand.take()))
+    assert b'"args":[3]' in claims[0].payload
 
 
 def test_an_edit_is_checked(app: Windlass, hand: Hand) -> None:

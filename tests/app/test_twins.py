@@ -37,7 +37,7 @@ TWINS = [
 
 
 def test_they_are_found() -> None:
-    assert len(TWINS) == 24
+    assert len(TWINS) == 26
 
 
 @pytest.mark.parametrize("kind", [Windlass, Task, Job, Queue, Schedules, DeadLetters])

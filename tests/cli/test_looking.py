@@ -29,6 +29,8 @@ JOB = "01m7gk6tx900smjc57av0rnpgb"
         ("job", "cancel", JOB),
         ("job", "retry", JOB),
         ("job", "edit", JOB, "--args", "[1]"),
+        ("job", "run-now", JOB),
+        ("job", "move", JOB, "--queue", "bulk"),
         ("dead", "list"),
         ("dead", "show", JOB),
         ("dead", "retry", "--all"),

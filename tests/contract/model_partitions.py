@@ -25,6 +25,7 @@ from windlass.engine.contract import (
     EngineOptions,
     Filter,
     Introductions,
+    JobChange,
     JobEnd,
     JobRecord,
     NewJob,
@@ -121,6 +122,11 @@ class PartitionedModel(ScheduleModel):
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
         return self._each(ids, str, lambda model, id: model.cancel([id])[0])
+
+    def change_jobs(self, changes: Sequence[JobChange]) -> list[ChangeCode]:
+        return self._each(
+            changes, lambda one: one.id, lambda model, one: model.change_jobs([one])[0]
+        )
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
         return self._each(revivals, lambda one: one.id, lambda model, one: model.revive([one])[0])

@@ -272,6 +272,12 @@ COMMANDS: Final = [
         "windlass job edit 01m7gk6tx900smjc57av0rnpgb --args '[1]' --app shop:app",
         _stored,
     ),
+    Mistake("no choice of jobs", "windlass job run-now --app shop:app"),
+    Mistake(
+        "a move to a misspelt queue",
+        "windlass job move 01m7gk6tx900smjc57av0rnpgb --queue defualt --app shop:app",
+        _stored,
+    ),
     Mistake("a misspelt queue", "windlass queue pause defualt --app shop:app", _stored),
 ]
 PYTHON: Final = [

@@ -49,7 +49,7 @@ def test_its_options_are_told_of(path: str) -> None:
 def test_no_other_command_is_told_of() -> None:
     assert set(SECTIONS) <= set(ALL)
     told = {code for section in SECTIONS.values() for code in code_in(section)}
-    named = {match[0] for code in told if (match := re.match(r"windlass( [a-z]+)+", code))}
+    named = {match[0] for code in told if (match := re.match(r"windlass( [a-z][a-z-]*)+", code))}
     assert named
     assert named <= set(ALL)
 
@@ -79,7 +79,7 @@ def typed(page: Path) -> Iterator[str]:
 )
 def test_no_page_tells_of_a_command_or_an_option_that_is_not_there(page: Path) -> None:
     for line in typed(page):
-        words = re.match(r"windlass(?: [a-z]+)*", line)
+        words = re.match(r"windlass(?: [a-z][a-z-]*)*", line)
         assert words, line
         path = next((path for path in prefixes(words[0]) if path in ALL), "")
         options = {name for parameter in ALL[path].params for name in parameter.opts}

@@ -453,6 +453,17 @@ def test_a_task_cannot_drain(app: Windlass, box: Sandbox) -> None:
         box.drain()
 
 
+def test_idempotency_keys_are_remembered_for_as_long_as_the_app_says() -> None:
+    app = Windlass("sqlite:///:memory:", idempotency_ttl="1h")
+    task = app.task(name="nothing")(nothing).using(idempotency_key="key")
+    with Sandbox(app) as box:
+        first = task.enqueue()
+        box.advance("59m")
+        assert task.enqueue().id == first.id
+        box.advance("2m")
+        assert task.enqueue().id != first.id
+
+
 def test_a_job_of_an_unknown_task_waits_for_one_who_knows_it(app: Windlass, box: Sandbox) -> None:
     other = Windlass("sqlite:///:memory:")
     task = other.task(name="nothing")(nothing)

@@ -93,6 +93,8 @@ async def enqueue_in_a_coroutine() -> None:
     assert_type(await job.acancel(), bool)
     assert_type(await job.aretry(), bool)
     assert_type(await job.aedit("http://there", tries=1), bool)
+    assert_type(await job.arun_now(), bool)
+    assert_type(await job.amove("bulk"), bool)
 
 
 async def call_plainly() -> None:

@@ -97,7 +97,11 @@ class Sandbox:
             )
         load_tasks(self.app)
         settings = self.app.settings
-        options = EngineOptions(lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms)
+        options = EngineOptions(
+            lease_ms=settings.lease_ms,
+            dead_ttl_ms=settings.dead_ttl_ms,
+            idempotency_ms=settings.idempotency_ttl_ms,
+        )
         engine = self._opened = url.open_engine(url.IN_MEMORY, options)
         engine.clock_offset_ms = self._begin_ms - self._now_ms()
         if self._has_schedules:

@@ -21,6 +21,7 @@ from windlass.engine.contract import (
     Buried,
     Claim,
     Filter,
+    JobChange,
     Outcome,
     Plan,
     Progressed,
@@ -47,6 +48,7 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "adopt": {"due", "parked", "idle", "waiters"},
     "beat": {"asked", "held", "idle", "waiters", "watch"},
     "cancel": {"due", "lines", "parked", "ready", "watch"},
+    "change": {"due", "lines", "parked", "ready", "idle", "waiters"},
     "check": set(),
     "close": {"asked", "held", "lease", "idle", "waiters", "watch"},
     "discard": {
@@ -305,6 +307,18 @@ def the_only_job_becomes_ready(stage: Stage) -> None:
         stage.world.advance(1_000)
         offer()
         leave_nothing(stage)
+
+
+def the_only_job_is_changed(stage: Stage) -> None:
+    id = stage.world.put(run_in_ms=1_000)
+    for run_in_ms in (0, 1_000, 0):
+        stage.add_waiter()
+        stage.engine.change_jobs([JobChange(id=id, payload=b"p", run_in_ms=run_in_ms)])
+    stage.engine.change_jobs([JobChange(id=id, queue="other")])
+    stage.engine.finish([Unroutable(id=id, token=stage.world.take().token)])
+    stage.add_waiter()
+    stage.engine.change_jobs([JobChange(id=id, run_in_ms=0)])
+    leave_nothing(stage)
 
 
 def the_only_job_expires(stage: Stage) -> None:
@@ -633,6 +647,7 @@ SCENARIOS: Final[tuple[Callable[[Stage], None], ...]] = (
     the_only_claim_is_given_back,
     the_only_job_becomes_ready,
     the_only_job_expires,
+    the_only_job_is_changed,
     the_only_session_falls_silent,
     the_only_session_is_forgotten,
     the_clock_goes_back,

@@ -1,4 +1,4 @@
-"""`windlass job`: list, show, cancel, retry and edit jobs."""
+"""`windlass job`: list, show, cancel and retry jobs. `job_change` has the other commands."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from windlass.app import Windlass
-from windlass.cli.commands.job_change import edit
+from windlass.cli.commands.job_change import edit, move, run_now
 from windlass.cli.support.connection import connected
 from windlass.cli.support.group import SuggestingGroup
 from windlass.cli.support.holds import is_unroutable, why_held
-from windlass.cli.support.output import print_json, print_list, print_table, say
+from windlass.cli.support.output import print_json, print_list, say
 from windlass.cli.support.parameters import (
     header,
     ids_argument,
@@ -22,6 +22,7 @@ from windlass.cli.support.parameters import (
     queue_name,
 )
 from windlass.cli.support.records import describe, print_record
+from windlass.cli.support.verdicts import exit_code, print_codes
 from windlass.cli.support.wording import age, count, span
 from windlass.core.foreign_words import nearest
 from windlass.core.queues.labels import queue_of
@@ -42,7 +43,8 @@ def job() -> None:
     """
 
 
-job.add_command(edit)
+for command in (edit, run_now, move):
+    job.add_command(command)
 
 
 @job.command("list")
@@ -181,11 +183,11 @@ def cancel(app: Windlass, ids: Sequence[str], as_json: bool) -> int:
     windlass job cancel 01m7gk6tx900smjc57av0rnpgb
     """
     codes = app.engine.cancel(ids)
-    _print_codes(app, ids, codes, as_json)
+    print_codes(app, ids, codes, as_json)
     running = codes.count(CancelCode.REQUESTED)
     if running:
         say(f"{count(running, 'job')} running: will end as cancelled unless the run succeeds.")
-    return _exit_code(codes, {CancelCode.CANCELLED, CancelCode.REQUESTED})
+    return exit_code(codes, {CancelCode.CANCELLED, CancelCode.REQUESTED})
 
 
 @job.command(short_help="Make dead or cancelled jobs ready again.")
@@ -199,31 +201,5 @@ def retry(app: Windlass, ids: Sequence[str], as_json: bool) -> int:
     windlass job retry 01m7gk6tx900smjc57av0rnpgb
     """
     codes = app.engine.revive([Revival(id=job_id) for job_id in ids])
-    _print_codes(app, ids, codes, as_json)
-    return _exit_code(codes, {ChangeCode.DONE})
-
-
-_Codes = Sequence[CancelCode] | Sequence[ChangeCode]
-
-
-def _print_codes(app: Windlass, ids: Sequence[str], codes: _Codes, as_json: bool) -> None:
-    """Print the outcome for each id."""
-    verdicts = dict(zip(ids, codes, strict=True))
-    if as_json:
-        print_json(verdicts)
-    else:
-        print_table(["id", "verdict"], verdicts.items())
-    for job_id, code in verdicts.items():
-        if code in (CancelCode.UNKNOWN, ChangeCode.UNKNOWN):
-            say(f"Error: {JobNotFound(job_id, app.engine.location)}")
-        if code is ChangeCode.REFUSED:
-            say(f"Job {job_id} was not changed: only dead and cancelled jobs can be retried.")
-        if code is ChangeCode.DUPLICATE:
-            say(f"Job {job_id} was not changed: another job holds its unique key.")
-
-
-def _exit_code(codes: _Codes, successes: set[CancelCode] | set[ChangeCode]) -> int:
-    failed = sum(code not in successes for code in codes)
-    if failed:
-        say(f"Not changed: {failed} of {len(codes)}.")
-    return 1 if failed else 0
+    print_codes(app, ids, codes, as_json, "only dead and cancelled jobs can be retried")
+    return exit_code(codes, {ChangeCode.DONE})

@@ -92,7 +92,7 @@ def pause(app: Windlass, name: str, yes: bool, as_json: bool) -> None:
     windlass queue pause mail
     windlass queue pause to-come --yes
     """
-    _require_known(name, app, yes)
+    require_known(name, app, yes)
     app.queue(name).pause()
     report(app.queue(name).info(), f"The queue {name} is paused.", as_json)
 
@@ -107,14 +107,14 @@ def resume(app: Windlass, name: str, as_json: bool) -> None:
     \b
     windlass queue resume mail
     """
-    _require_known(name, app, yes=True)  # an unknown queue is not paused
+    require_known(name, app, yes=True)  # an unknown queue is not paused
     app.queue(name).resume()
     report(app.queue(name).info(), f"The queue {name} is open.", as_json)
 
 
-def _require_known(name: str, app: Windlass, yes: bool) -> None:
-    """Refuse an unknown queue, which is probably a typo. `yes` allows it, because a queue may be
-    changed before its first job."""
+def require_known(name: str, app: Windlass, yes: bool) -> None:
+    """Refuse an unknown queue unless `yes`: it is probably a typo, but a queue may be changed
+    before its first job."""
     unknown, question = _why_unknown(name, app)
     if unknown and not yes:
         raise click.ClickException(f"{unknown}{question} Give --yes to change it anyway.")
@@ -166,7 +166,7 @@ def set_(
     if ageing is None and max_waiting is None:
         raise click.UsageError("Expected something to change: give --ageing or --max-waiting.")
     with connect(app_path, url) as app:
-        _require_known(name, app, yes)
+        require_known(name, app, yes)
         try:
             app.queue(name).set(ageing=ageing, max_waiting=max_waiting)
         except ValueError as error:

@@ -23,7 +23,7 @@ BATCH: Final = 500
 BATCH_BYTES: Final = 4 * 1024 * 1024
 #: An engine keeps a finished record at least this long, to recognise a repeated finish.
 MIN_RECORD_MS: Final = 10 * 60 * 1000
-#: An engine remembers an idempotency key this long.
+#: An idempotency key is remembered this long, unless the options of the engine say otherwise.
 IDEMPOTENCY_MS: Final = 24 * 60 * 60 * 1000
 #: An engine remembers a `watch` this long; a waiting caller renews it.
 WATCH_MS: Final = 10_000
@@ -177,6 +177,18 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     #: Why a worker held the job as unroutable, until the next claim or revival.
     held_because: bytes | None = None
 
+    @property
+    def revision(self) -> str:
+        """A text that differs after the job was started, moved or given another due time: see
+        `JobChange.seen`. It does not cover the payload, so that records of a page have it too."""
+        had = self.counters
+        return revision_of(self.state, had.starts, had.strays, self.due_ms, self.queue)
+
+
+def revision_of(state: str, starts: int, strays: int, due_ms: int | None, queue: str) -> str:
+    """The revision of a job with these fields."""
+    return f"{state} {starts} {strays} {-1 if due_ms is None else due_ms} {queue}"
+
 
 class JobEnd(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a job and, once it has ended, its outcome. Serves waiting callers, without the
@@ -234,10 +246,10 @@ class CancelCode(StrEnum):
 
 
 class ChangeCode(StrEnum):
-    """The result of `revive` or `discard` for one job."""
+    """The result of `change_jobs`, `revive` or `discard` for one job."""
 
     DONE = "done"
-    REFUSED = "refused"  # the state does not allow it, or the job has ended again since
+    REFUSED = "refused"  # the state does not allow it, or the job is not as the caller saw it
     DUPLICATE = "duplicate"  # another job holds its unique key
     UNKNOWN = "unknown"
 
@@ -248,6 +260,22 @@ class Revival(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     finished_ms: int | None = None  # revive only if the job ended at this instant
     payload: bytes | None = None  # the new payload; the old one goes into the history
+
+
+class JobChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of a job that waits. None keeps what is stored."""
+
+    id: str
+    seen: str | None = None  # only if `JobRecord.revision` is still this one
+    seen_payload: bytes | None = None  # only if the payload is still this one
+    payload: bytes | None = None  # the payload from now on; the old one goes into the history
+    queue: str | None = None  # or a line of it, as in `NewJob`
+    run_in_ms: int | None = None  # due this much later; 0: now
+
+    @property
+    def size(self) -> int:
+        """The number of bytes that travel with this change."""
+        return len(self.payload or b"") + len(self.seen_payload or b"")
 
 
 class JobVerbs(Protocol):
@@ -300,6 +328,17 @@ class JobVerbs(Protocol):
         """Find the jobs that hold unique keys; return their ids. A key is (task, key)."""
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]: ...
+
+    def change_jobs(self, changes: Sequence[JobChange]) -> list[ChangeCode]:
+        """Change jobs that wait (ready, scheduled or retrying, also while held as unroutable), if
+        they are still as the caller saw them; a job in any other state is refused. Payload, queue
+        and due time of a job change together. Limits of queues do not apply.
+
+        A ready job keeps its place in line, also in another queue; with a due time it leaves the
+        line. A job that becomes ready goes to the end of the line, and one that was held returns to
+        its old place. Unique and idempotency keys stay as they are. A repeated call returns REFUSED
+        when `seen` or `seen_payload` no longer match; without them, it changes nothing more, except
+        that a due time is counted from the repeat on."""
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
         """Make dead or cancelled jobs ready again, with fresh budgets, if they are still as the

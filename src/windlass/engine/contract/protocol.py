@@ -17,7 +17,7 @@ import msgspec
 
 from windlass.engine.contract.admin import AdminVerbs
 from windlass.engine.contract.claims import ClaimVerbs
-from windlass.engine.contract.jobs import JobVerbs
+from windlass.engine.contract.jobs import IDEMPOTENCY_MS, JobVerbs
 from windlass.engine.contract.schedules import ScheduleVerbs
 from windlass.engine.contract.sessions import SessionVerbs
 
@@ -27,6 +27,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     lease_ms: int = 30_000
     dead_ttl_ms: int = 14 * 24 * 60 * 60 * 1000
+    idempotency_ms: int = IDEMPOTENCY_MS  # how long `put` remembers an idempotency key
     timeout_ms: int = 5_000  # how long a call may take before it fails as unavailable
     #: Use a connection pool that no other engine object of the process shares.
     has_own_connections: bool = False

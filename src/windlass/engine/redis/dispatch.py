@@ -30,8 +30,8 @@ from windlass.errors import EngineUnavailable
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Scripts that reply with one word per item, so that the replies of two halves can be joined.
-_HALVED: Final = frozenset({"put", "put_unique", "revive", "fire", "cancel", "discard"})
+#: Scripts with one word per item in their reply, so that the replies of two halves can be joined.
+_HALVED: Final = frozenset({"put", "put_unique", "revive", "change", "fire", "cancel", "discard"})
 #: One call has at most this many items.
 CHUNK: Final = BATCH
 

@@ -13,11 +13,13 @@ import msgspec
 
 from windlass.core.states import Event
 from windlass.engine.contract import (
+    IDEMPOTENCY_MS,
     MAX_WHY,
     SWEEP_BYTES,
     WATCH_MS,
     Beat,
     Buried,
+    JobChange,
     NewJob,
     Outcome,
     Plan,
@@ -37,6 +39,7 @@ from windlass.errors import EngineError
 
 _encode = msgspec.msgpack.Encoder().encode
 _NOT_SET: Final = -1
+_UNIQUE_HEAD: Final = 14  # words in the head of a job with a unique key
 _SUCCEED: Final = str(Event.SUCCEED)  # text is encoded faster than a member of an enumeration
 
 
@@ -44,8 +47,8 @@ def of_watch(channel: str, ids: Sequence[str]) -> list[bytes]:
     return [channel.encode(), b"%d" % WATCH_MS, *of_texts(ids)]
 
 
-def of_jobs(jobs: Sequence[NewJob]) -> list[bytes]:
-    """Encode new jobs. The code is inlined because each function call slows down a single put."""
+def of_jobs(jobs: Sequence[NewJob], idempotency_ms: int = IDEMPOTENCY_MS) -> list[bytes]:
+    """Inlined: for a single job, every function call shows in measurements."""
     arguments: list[bytes] = []
     for job in jobs:
         if "\0" in job.queue:
@@ -57,7 +60,7 @@ def of_jobs(jobs: Sequence[NewJob]) -> list[bytes]:
             or not after_ms is ends_ms is lasts_ms is None  # `has_times`, inlined
         ):
             check_times(job)
-        head = (
+        head: tuple[object, ...] = (
             job.id,
             job.task,
             job.queue,
@@ -69,11 +72,17 @@ def of_jobs(jobs: Sequence[NewJob]) -> list[bytes]:
             False if job.idempotency_key is None else job.scoped_key,
             job.fingerprint,
         )
-        arguments += (
-            _encode(head if job.unique is None else head + _of_unique(job.unique)),
-            job.payload,
-        )
+        if job.unique is not None:
+            head += _of_unique(job.unique)
+        if idempotency_ms != IDEMPOTENCY_MS and job.idempotency_key is not None:
+            head = _with_retention(head, idempotency_ms)
+        arguments += (_encode(head), job.payload)
     return arguments
+
+
+def _with_retention(head: tuple[object, ...], idempotency_ms: int) -> tuple[object, ...]:
+    """Add how long the key is remembered, after the words of a unique key, if it has one."""
+    return (*head, *(False,) * (_UNIQUE_HEAD - len(head)), idempotency_ms)
 
 
 def _of_unique(unique: UniqueKey) -> tuple[object, ...]:
@@ -174,6 +183,23 @@ def of_revivals(revivals: Sequence[Revival]) -> list[bytes]:
     for revival in revivals:
         finished = b"%d" % _instant(revival.finished_ms)
         arguments += (revival.id.encode(), finished, revival.payload or b"")
+    return arguments
+
+
+def of_job_changes(changes: Sequence[JobChange]) -> list[bytes]:
+    arguments: list[bytes] = []
+    for change in changes:
+        if change.queue is not None:
+            check_name("queue", change.queue)
+        head = (
+            change.id,
+            change.seen or "",
+            change.queue or "",
+            _NOT_SET if change.run_in_ms is None else max(0, change.run_in_ms),
+            change.payload is not None,
+            change.seen_payload is not None,
+        )
+        arguments += (_encode(head), change.payload or b"", change.seen_payload or b"")
     return arguments
 
 

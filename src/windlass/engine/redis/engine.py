@@ -32,6 +32,7 @@ from windlass.engine.contract import (
     Filter,
     Finding,
     Introductions,
+    JobChange,
     JobEnd,
     JobRecord,
     NewJob,
@@ -79,6 +80,7 @@ class RedisEngine(Caller):
     def __init__(self, address: RedisAddress, options: EngineOptions) -> None:
         super().__init__(address, options)
         self._of_id = self._partitions.of_id
+        self._pack_jobs = partial(encode.of_jobs, idempotency_ms=options.idempotency_ms)
         self._claimer = Claimer(self._partitions, self._call, self._run)
         self._wakeup = RedisWakeup(self._server, address.partitions, self._register)
         self._result_wakeup = RedisResultWakeup(self._server)
@@ -104,7 +106,7 @@ class RedisEngine(Caller):
             return new_id(wall_ms, self._partitions.next_free())
         return new_id(wall_ms, self._partitions.of_key(task, key))
 
-    def _of_job(self, job: NewJob | Revival) -> int:
+    def _of_job(self, job: NewJob | Revival | JobChange) -> int:
         return self._of_id(job.id)
 
     def elsewhere(self, job_id: str) -> list[str]:
@@ -122,7 +124,7 @@ class RedisEngine(Caller):
                 self._partitions.check_key(job)
         if self._partitions.number > 1:
             self._partitions.advance()
-        return self._spread(name, jobs, self._of_job, encode.of_jobs, _to_placed, _size_of_job)
+        return self._spread(name, jobs, self._of_job, self._pack_jobs, _to_placed, _size_of_job)
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         verdicts: list[Verdict] = []
@@ -206,6 +208,10 @@ class RedisEngine(Caller):
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
         return self._spread("cancel", ids, self._of_id, encode.of_texts, _each(CancelCode))
+
+    def change_jobs(self, changes: Sequence[JobChange]) -> list[ChangeCode]:
+        pack, unpack = encode.of_job_changes, _each(ChangeCode)
+        return self._spread("change", changes, self._of_job, pack, unpack, _size_of_job_change)
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
         pack, unpack = encode.of_revivals, _each(ChangeCode)
@@ -408,6 +414,7 @@ def _within_budget(doomed: Sequence[tuple[bytes, int]]) -> list[str]:
 
 
 _size_of_outcome: Final[Callable[[Outcome], int]] = attrgetter("size")
+_size_of_job_change: Final[Callable[[JobChange], int]] = attrgetter("size")
 
 
 def _size_of_job(job: NewJob) -> int:

@@ -28,6 +28,7 @@ from windlass.engine.contract import (
     Filter,
     Finding,
     Introductions,
+    JobChange,
     JobEnd,
     JobRecord,
     NewJob,
@@ -57,6 +58,7 @@ from windlass.engine.sqlite.statements import migrations
 from windlass.engine.sqlite.transaction import Transaction
 from windlass.engine.sqlite.verbs import (
     admin,
+    change,
     check,
     claim,
     finish,
@@ -166,6 +168,9 @@ class SQLiteEngine:
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
         return self._write(lambda tx: admin.cancel(tx, ids))
+
+    def change_jobs(self, changes: Sequence[JobChange]) -> list[ChangeCode]:
+        return self._write(lambda tx: change.change_jobs(tx, changes))
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
         return self._write(lambda tx: admin.revive(tx, revivals))

@@ -170,7 +170,7 @@ class Transaction:
     ) -> None:
         """Apply an event to a job and write the row back. The state table must allow the event."""
         if error is not None:
-            self._add_failure(job, event, error)
+            self.add_failure(job, event, error)
         source = State(job.state)
         target = next_state(source, event, cancel_requested=bool(job.cancel_requested))
         assert target is not None, "removal has its own statement"
@@ -219,7 +219,7 @@ class Transaction:
         if state == State.READY:
             self.touched.add(queue)
 
-    def _add_failure(self, job: JobRow, event: Event, error: bytes) -> None:
+    def add_failure(self, job: JobRow, event: Event, error: bytes) -> None:
         self.run("add_failure", job.row, self.now_ms, str(event), job.attempt, job.session, error)
         self.run("trim_failures", job.row, MAX_FAILURES)
 

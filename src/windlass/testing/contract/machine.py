@@ -36,6 +36,7 @@ from windlass.engine.contract import (
     Claim,
     Engine,
     Filter,
+    JobChange,
     NewJob,
     Outcome,
     Plan,
@@ -300,6 +301,38 @@ class QueueMachine(RuleBasedStateMachine):
             for id, at in zip(ids, ended, strict=True)
         ]
         self.same(lambda it: it.revive(revivals))
+
+    @rule(
+        ids=st.lists(ids, min_size=1, max_size=3),
+        queue=st.sampled_from([None, "a", "b", "a+gpu", "c"]),
+        run_in_ms=st.sampled_from([None, 0, 1, 1_000, DAY_MS]),
+        payload=st.sampled_from([None, b"edited"]),
+        is_seen=st.booleans(),
+        again=st.booleans(),
+    )
+    def change_jobs(
+        self,
+        ids: list[str],
+        queue: str | None,
+        run_in_ms: int | None,
+        payload: bytes | None,
+        is_seen: bool,
+        again: bool,
+    ) -> None:
+        """Change jobs of any state, some twice in one call, and some as they were seen."""
+        jobs = self.model.jobs
+        changes = [
+            JobChange(
+                id=id,
+                seen=jobs[id].record.revision if is_seen and id in jobs else None,
+                seen_payload=jobs[id].record.payload if is_seen and id in jobs else None,
+                queue=queue,
+                run_in_ms=run_in_ms,
+                payload=payload,
+            )
+            for id in ids
+        ]
+        self.same(lambda it: it.change_jobs(changes * 2 if again else changes))
 
     @rule(ids=st.lists(ids, min_size=1, max_size=2))
     def discard(self, ids: list[str]) -> None:

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from windlass.core.queues.labels import queue_of
 from windlass.core.states import Event, State, is_allowed
 from windlass.engine.contract import (
-    IDEMPOTENCY_MS,
     Filter,
     JobEnd,
     JobRecord,
@@ -60,7 +59,7 @@ class Model(ClaimModel, AdminModel):
         if new.unique is not None:
             self.last_stored[new.task, new.unique.key] = new.id
         if new.scoped_key is not None:
-            until_ms = self.now_ms + IDEMPOTENCY_MS
+            until_ms = self.now_ms + self.options.idempotency_ms
             self.keys[new.task, new.scoped_key] = ModelKey(new.id, new.fingerprint, until_ms)
         self.sequence += 1
         job = self.jobs[new.id] = ModelJob.of(new, self.sequence, self.now_ms)

@@ -17,6 +17,7 @@ from windlass.engine.contract import (
     CancelCode,
     ChangeCode,
     Emptied,
+    JobChange,
     Plan,
     QueueChange,
     QueueRecord,
@@ -58,6 +59,32 @@ class AdminModel(SessionModel):
             return CancelCode.REQUESTED
         self.move(job, Event.CANCEL, reason=Reason.CANCELLED)
         return CancelCode.CANCELLED
+
+    def change_jobs(self, changes: Sequence[JobChange]) -> list[ChangeCode]:
+        return [self._change_waiting(change) for change in changes]
+
+    def _change_waiting(self, change: JobChange) -> ChangeCode:
+        job = self.jobs.get(change.id)
+        if job is None:
+            return ChangeCode.UNKNOWN
+        if not is_allowed(job.record.state, Event.CLEAR) or not (
+            change.seen in (None, job.record.revision)
+            and change.seen_payload in (None, job.record.payload)
+        ):
+            return ChangeCode.REFUSED
+        job.change_call(change.payload, self.now_ms)
+        was_in_line, old_queue = job.record.state is State.READY, job.record.queue
+        queue = change.queue or old_queue
+        job.record = replace(job.record, queue=queue)
+        if change.run_in_ms is not None:
+            job.change_due(change.run_in_ms, self.now_ms)
+        is_in_line = job.record.state is State.READY
+        if is_in_line and not was_in_line:
+            self.sequence += 1
+            job.place, job.ready_ms = self.sequence, self.now_ms
+        if is_in_line and not (was_in_line and queue_of(queue) == queue_of(old_queue)):
+            job.age = self.age_of(queue)
+        return ChangeCode.DONE
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
         return [self._revive(revival) for revival in revivals]

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from windlass.core.durations import LATEST_MS
 from windlass.core.states import (
     SUSPECT_AFTER_LOSSES,
     Counters,
@@ -95,6 +96,22 @@ class ModelJob:
         )
         self.unique_until, self.period_until_ms = other.unique_until, other.period_until_ms
         self.replaced_by = new.id
+
+    def change_call(self, payload: bytes | None, now_ms: int) -> None:
+        """Store another payload, if there is one; the old one becomes an entry of the history."""
+        if payload is not None:
+            was = self.record
+            history = _history(was, Event.REVIVE, was.payload, now_ms)
+            self.record = replace(was, payload=payload, failures=history)
+
+    def change_due(self, run_in_ms: int, now_ms: int) -> None:
+        """Make the job ready now, or due later. Only a job in line becomes scheduled."""
+        state, due_ms = State.READY, None
+        if run_in_ms > 0:
+            is_ready = self.record.state is State.READY
+            state = State.SCHEDULED if is_ready else self.record.state
+            due_ms = min(now_ms + run_in_ms, LATEST_MS)
+        self.record = replace(self.record, state=state, hold=Hold.NONE, due_ms=due_ms)
 
     def move(
         self,

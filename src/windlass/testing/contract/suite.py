@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from windlass.testing.contract import (
+    test_change,
     test_check,
     test_claim,
     test_close,
@@ -30,6 +31,7 @@ from windlass.testing.contract.place import Place
 from windlass.testing.contract.world import World
 
 MODULES: Final = (
+    test_change,
     test_check,
     test_claim,
     test_close,

@@ -20,6 +20,7 @@ from windlass.engine.contract import (
     ChangeCode,
     Claim,
     Closed,
+    JobChange,
     NewJob,
     Outcome,
     Plan,
@@ -201,6 +202,21 @@ def retry(world: World) -> tuple[Call, object]:
     return lambda: retry_jobs(world.engine, [id]), [ChangeCode.REFUSED]
 
 
+def change_jobs(world: World) -> tuple[Call, object]:
+    ids = [world.put(), world.put(run_in_ms=9)]
+    changes = [
+        JobChange(id=id, seen=world.get(id).revision, payload=b"other", queue="x", run_in_ms=0)
+        for id in ids
+    ]
+    return lambda: world.engine.change_jobs(changes), [ChangeCode.REFUSED] * 2
+
+
+def change_jobs_that_were_not_seen(world: World) -> tuple[Call, object]:
+    ids = [world.put(), world.put(run_in_ms=9)]
+    changes = [JobChange(id=id, queue="x", run_in_ms=0) for id in ids]
+    return lambda: world.engine.change_jobs(changes), SAME
+
+
 def revive(world: World) -> tuple[Call, object]:
     id = buried(world)
     revival = Revival(id=id, finished_ms=world.get(id).finished_ms, payload=b"other")
@@ -232,6 +248,8 @@ VERBS: Final = [
     put_with_keys,
     put_with_unique_keys,
     put_that_replaces_what_starts_meanwhile,
+    change_jobs,
+    change_jobs_that_were_not_seen,
     claim,
     claim_that_promotes_and_reaps,
     turn,

@@ -3,13 +3,16 @@
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from windlass.core.durations import LATEST_MS, MAX_DURATION_MS
 from windlass.core.ids import check_id
 from windlass.core.states import Counters, Hold, State
+from windlass.core.unique import Until
 from windlass.engine.contract import (
     BATCH_BYTES,
     IDEMPOTENCY_MS,
+    Capability,
     JobRecord,
     Placed,
     PutCode,
@@ -17,6 +20,7 @@ from windlass.engine.contract import (
     UniqueKey,
 )
 from windlass.errors import EngineError
+from windlass.testing.contract.place import OPTIONS
 from windlass.testing.contract.world import START_MS, World
 
 
@@ -162,6 +166,27 @@ def test_a_known_key_with_other_arguments(world: World) -> None:
     ]
     assert world.engine.get([other.id]) == [None]
     assert world.get(neighbour.id).state is State.READY
+
+
+@pytest.mark.needs(Capability.MANY_PROCESSES)
+@pytest.mark.parametrize("unique", [None, UniqueKey(key="unique", until=Until.START)])
+def test_a_key_is_remembered_for_as_long_as_its_producer_wants(
+    world: World, unique: UniqueKey | None
+) -> None:
+    engine = world.variant.open(replace(OPTIONS, idempotency_ms=5_000))
+    world.move_clock(world.now_ms)
+    job = world.new(idempotency_key="key", unique=unique)
+    plain = world.new()
+    assert [placed.code for placed in engine.put([job, plain])] == [PutCode.CREATED] * 2
+    world.claim()
+    world.advance(4_999)
+    again = world.new(idempotency_key="key", unique=unique)
+    assert world.engine.put([again]) == [Placed(job.id, PutCode.EXISTING)]
+    world.advance(1)
+    assert world.engine.put([again]) == [Placed(again.id, PutCode.CREATED)]
+    world.advance(IDEMPOTENCY_MS - 1)
+    late = world.new(idempotency_key="key", unique=unique)
+    assert engine.put([late]) == [Placed(again.id, PutCode.EXISTING)]
 
 
 def test_a_key_twice_within_a_batch(world: World) -> None:

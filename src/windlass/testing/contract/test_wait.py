@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from windlass.engine.contract import (
     Beat,
     Capability,
     Engine,
+    JobChange,
     NewJob,
     Plan,
     QueueChange,
@@ -104,6 +106,25 @@ def test_there_is_work_already(engine: Engine) -> None:
     assert fastest(lambda: seconds_to_wait(engine, Plan())) < AT_ONCE_S
     plan = Plan(queues=("other", "queue"))
     assert fastest(lambda: seconds_to_wait(engine, plan)) < AT_ONCE_S
+
+
+@pytest.mark.parametrize("change", [{"run_in_ms": 0}, {"queue": "queue", "run_in_ms": 0}])
+def test_a_changed_job_wakes(engine: Engine, change: dict[str, Any]) -> None:
+    """A job that was to be ready later, or in another queue."""
+    numbers = count()
+
+    def measure() -> float:
+        id = f"job-{next(numbers)}"
+        queue = "elsewhere" if "queue" in change else "queue"
+        engine.put([job(id, queue=queue, run_in_ms=LONG_MS)])
+        timer = threading.Timer(0.05, engine.change_jobs, [[JobChange(id=id, **change)]])
+        timer.start()
+        seconds = seconds_to_wait(engine, Plan(queues=("queue",)))
+        timer.join()
+        claim_jobs(engine, f"session-{id}", "nonce", Plan(), 5)
+        return seconds
+
+    assert fastest(measure) < 0.05 + AT_ONCE_S
 
 
 def test_a_timeout_ends_a_wait(engine: Engine) -> None:

@@ -1,7 +1,7 @@
--- Store new jobs, some with a unique key. The head of such a job has four more words: the key, the state
--- until which it is held, the least time that it is held, and the action while another job holds it. The
--- engine remembers a put that replaced the call of a job, so that a repeat changes nothing: the last such
--- put is stored with the job, earlier puts for a while among the idempotency keys.
+-- Store new jobs, some with a unique key. Their heads have four more words: the key, until when it is
+-- held, for at least how long, and what to do while another job holds it; see `encode` for a fifth. A put that replaced the call
+-- of a job is remembered, so that a repeat changes nothing: the last put of a job with the job, earlier
+-- ones for a while among the idempotency keys.
 -- ARGV: 1-3 clock, then for each job its head and its body
 -- Returns: for each job its id, or the id of the job that has its key, then "created", "existing",
 --          "conflict", "replaced", "duplicate" or "full"

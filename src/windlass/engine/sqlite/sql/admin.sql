@@ -5,6 +5,12 @@
 SELECT EXISTS (
     SELECT 1 FROM jobs WHERE hold = 'unroutable' AND task IN (SELECT value FROM json_each(?1)))
 
+-- name: change_job
+-- Change the queue of a job that waits, its place and when it is due. Its age is kept or forgotten.
+UPDATE jobs
+SET queue = ?2, place = ?3, state = ?4, hold = ?5, ready_ms = ?6, due_ms = ?7, rank = rank - age + age * ?8, age = age * ?8
+WHERE row = ?1
+
 -- name: drop_keep
 -- Drop the purge time of a job that has not ended.
 UPDATE jobs SET keep_until_ms = NULL WHERE row = ?

@@ -19,7 +19,7 @@ from windlass.engine.contract import (
 )
 from windlass.engine.sqlite.statements import Row, as_array, first
 from windlass.engine.sqlite.transaction import JobRow, Transaction
-from windlass.engine.sqlite.verbs import claim, unique
+from windlass.engine.sqlite.verbs import change, claim, unique
 
 
 def cancel(tx: Transaction, ids: Sequence[str]) -> list[CancelCode]:
@@ -57,17 +57,11 @@ def _revive(tx: Transaction, job: JobRow | None, revival: Revival) -> ChangeCode
     job.expires_ms = None  # otherwise the job would expire again
     job.cancel_requested = 0
     tx.run("note_why_held", job.row, None)
-    tx.move(job, Event.REVIVE, error=_replace_payload(tx, job.row, revival.payload))
+    old = None
+    if revival.payload is not None:
+        old = change.replace_payload(tx, job.row, revival.payload)
+    tx.move(job, Event.REVIVE, error=old)
     return ChangeCode.DONE
-
-
-def _replace_payload(tx: Transaction, row: int, payload: bytes | None) -> bytes | None:
-    """Store a new payload, if given; return the replaced payload."""
-    if payload is None:
-        return None
-    old = tx.one("read_payload", row)
-    tx.run("replace_payload", row, payload)
-    return bytes(old[0]) if old else b""
 
 
 def discard(tx: Transaction, ids: Sequence[str], seen: Mapping[str, int]) -> list[ChangeCode]:

@@ -7,7 +7,7 @@ import apsw
 from windlass.core.queues.labels import queue_of
 from windlass.core.queues.settings import USUAL
 from windlass.core.states import WAITING, State
-from windlass.engine.contract import IDEMPOTENCY_MS, NewJob, Placed, PutCode, check_times
+from windlass.engine.contract import NewJob, Placed, PutCode, check_times
 from windlass.engine.sqlite.statements import SQL
 from windlass.engine.sqlite.transaction import Transaction, unpack_settings
 from windlass.engine.sqlite.verbs import unique
@@ -85,7 +85,7 @@ def _find_key(tx: Transaction, job: NewJob) -> Placed | None:
 
 def _keep_keys(tx: Transaction, job: NewJob, row: int) -> None:
     if job.scoped_key is not None:
-        until_ms = tx.now_ms + IDEMPOTENCY_MS
+        until_ms = tx.now_ms + tx.options.idempotency_ms
         tx.run("keep_key", job.task, job.scoped_key, job.id, job.fingerprint, until_ms)
     if job.unique is not None:
         unique.declare(tx, job, job.unique, row)

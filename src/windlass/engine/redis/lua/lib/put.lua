@@ -20,9 +20,10 @@ local function find_key(field)
 end
 
 local function bind(field, head)
-  bound[field] = { head[1], head[10], now_ms + IDEMPOTENCY_MS }
+  local until_ms = now_ms + (head[15] or IDEMPOTENCY_MS)
+  bound[field] = { head[1], head[10], until_ms }
   write('HSET', key.keys, field, cmsgpack.pack(bound[field]))
-  write('ZADD', key.key_expiry, now_ms + IDEMPOTENCY_MS, field)
+  write('ZADD', key.key_expiry, text_of(until_ms), field)
   write('HSET', key.extra, 'k:' .. head[1], field)
 end
 
