@@ -19,6 +19,7 @@ from windlass.cli.support.parameters import (
     queue_name,
 )
 from windlass.cli.support.records import describe, find_all, print_record
+from windlass.cli.support.task_names import stored_name
 from windlass.cli.support.wording import age, count
 from windlass.core.foreign_words import nearest
 from windlass.core.queues.labels import queue_of
@@ -61,6 +62,7 @@ def list_(
     windlass job list --state retrying
     windlass job list --task shop.tasks.charge --limit 10
     """
+    task = task and stored_name(app, task)
     wanted = Filter(state=State(state) if state else None, queue=queue, task=task)
     found = list(islice(find_all(app.engine, wanted), limit + 1))
     question = "" if found else _ask_after(app, task, queue)
