@@ -181,6 +181,49 @@ def test_arguments_of_an_included_task_are_checked(shop: Shell) -> None:
     assert (ran.code, ran.out) == (0, "1 dead job retried.\n")
 
 
+def test_the_end_of_a_name_is_enough(shop: Shell) -> None:
+    """For an enqueue and for filters; the end of an alias, too."""
+    for name in ("charge", "pay"):
+        ran = shop.type("enqueue", name, "--args", "[1]", "--json", "--app", "shop.app:app")
+        assert (ran.code, ran.json["task"]) == (0, "billing.charge"), ran.err
+    [second, first] = shop.type(
+        "job", "list", "--task", "charge", "--json", "--app", "shop.app:app"
+    ).json
+    with Windlass(shop.url) as app:
+        hand = Hand(app)
+        hand.bury(ValueError("no"))
+        hand.bury(ValueError("no"))
+    ran = shop.type("dead", "list", "--task", "charge", "--json", "--app", "shop.app:app")
+    assert {one["id"] for one in ran.json} == {first["id"], second["id"]}
+    ran = shop.type("dead", "retry", "--task", "charge", "--yes", "--app", "shop.app:app")
+    assert ran.out == "2 dead jobs retried.\n"
+    ran = shop.type("enqueue", "harge", "--args", "[1]", "--app", "shop.app:app")
+    assert (ran.code, "The app has no task 'harge'" in ran.err) == (2, True)
+
+
+def test_the_end_of_several_names_is_refused(shop: Shell) -> None:
+    text = "from shop.app import app\n\n@app.task(name='refunds.charge')\ndef charge(): ...\n"
+    (shop.folder / "shop" / "parts" / "refunds.py").write_text(text, encoding="utf-8")
+    with Windlass(shop.url) as app:
+        app.engine.migrate()
+    for command in (("enqueue", "charge"), ("job", "list", "--task", "charge")):
+        ran = shop.type(*command, "--app", "shop.app:app")
+        assert ran.code == 2
+        assert "'charge' is short for several tasks: billing.charge, refunds.charge." in ran.err
+
+
+def test_a_name_that_jobs_have_is_not_taken_for_the_end_of_another(shop: Shell) -> None:
+    with Windlass(shop.url) as app:
+        hand = Hand(app)
+        for name in ("billing.charge", "charge"):
+            app.task_named(name).enqueue(1)
+            hand.bury(ValueError("no"))
+    ran = shop.type("dead", "discard", "--task", "charge", "--yes", "--app", "shop.app:app")
+    assert "1 dead job discarded." in ran.out
+    [left] = shop.type("dead", "list", "--json", "--app", "shop.app:app").json
+    assert left["task"] == "billing.charge"
+
+
 def test_a_task_that_is_included_can_be_enqueued_by_any_of_its_names(shop: Shell) -> None:
     arguments = ("--app", "shop.app:app", "--args", "[7]")
     for name in ("billing.charge", "billing.pay"):

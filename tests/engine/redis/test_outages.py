@@ -24,6 +24,7 @@ from tests.worker.yard import until
 from windlass import EngineUnavailable, Windlass
 from windlass.engine.contract import Beat, Plan, PutCode, Waiter
 from windlass.engine.redis import wakeup
+from windlass.engine.redis.client import pool as pool_module
 from windlass.engine.redis.client import server as server_module
 from windlass.engine.redis.client.pool import MOST_CALLS
 from windlass.engine.redis.client.scripts import pack
@@ -91,6 +92,24 @@ def test_an_enqueue_in_an_outage_says_what_is_known(
         [told] = caught.value.__notes__
         assert re.match(note.format(id="[0-9a-z]{26}"), told)
         assert caught.value.unsent is not is_warm
+        proxy.heal()
+
+
+@pytest.mark.parametrize("way", ["enqueue", "aenqueue"])
+def test_an_enqueue_that_every_connection_refuses_was_not_sent(
+    server: RedisServer, proxy: Proxy, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although the process has connections from before the outage."""
+    monkeypatch.setattr(pool_module, "IDLE_AFTER_S", 0.0)
+    with Windlass(server.url(port=proxy.port), enqueue_timeout=0.4) as app:
+        task = app.task(name="nothing")(nothing)
+        task.enqueue()
+        proxy.refuse()
+        until(lambda: proxy.living == 0, "the end of its connections")
+        with pytest.raises(EngineUnavailable, match="Connection refused") as caught:
+            task.enqueue() if way == "enqueue" else asyncio.run(task.aenqueue())
+        assert caught.value.unsent
+        assert re.match("Job [0-9a-z]{26} was not stored", caught.value.__notes__[0])
         proxy.heal()
 
 

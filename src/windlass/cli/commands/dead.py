@@ -32,9 +32,11 @@ from windlass.cli.support.parameters import (
     yes_option,
 )
 from windlass.cli.support.records import describe, print_record
+from windlass.cli.support.task_names import stored_name
 from windlass.cli.support.wording import age, count, program, summary_of
 from windlass.core.foreign_words import nearest
 from windlass.core.quantities import per_second
+from windlass.core.states import State
 from windlass.dead_letter import DeadGroup, DeadLetter
 from windlass.dead_letters import Choice, Selection, require_dead, target
 from windlass.engine.contract import JobRecord
@@ -106,6 +108,10 @@ class Chosen(NamedTuple):
     ids: tuple[str, ...]
     choice: Choice
 
+    def named(self, app: Windlass) -> Chosen:
+        """The same choice, with the full name of its task."""
+        return Chosen(self.ids, _named(app, self.choice))
+
     def select(self) -> Selection:
         everything = not self.ids and not self.choice
         return target(*self.ids, **self.choice, everything=everything)
@@ -117,6 +123,12 @@ class Chosen(NamedTuple):
         if not self.choice:
             return f"all {count(number, 'dead job')}"
         return f"the {count(number, 'dead job')} {_said(self.choice)}"
+
+
+def _named(app: Windlass, choice: Choice) -> Choice:
+    if "task" not in choice:
+        return choice
+    return {**choice, "task": stored_name(app, choice["task"], State.DEAD)}
 
 
 def _said(choice: Choice) -> str:
@@ -148,6 +160,7 @@ def list_(app: Windlass, choice: Choice, group: bool, limit: int, as_json: bool)
     windlass dead list --task shop.tasks.charge --newer-than 1h
     windlass dead list --group
     """
+    choice = _named(app, choice)
     if group:
         _list_groups(app, choice, limit, as_json)
     else:
@@ -289,6 +302,7 @@ def retry(
             record = _one(app, chosen.ids[0])
             retry_with(app, record, args_text, kwargs_text, unchecked=unchecked)
             return _report(1, "retried", as_json)
+        chosen = chosen.named(app)
         number = _require_match(app, chosen, "retried")
         if dry_run:
             return _report_dry_run(chosen, number, "retried", as_json)
@@ -316,6 +330,7 @@ def discard(app: Windlass, chosen: Chosen, dry_run: bool, yes: bool, as_json: bo
     windlass dead discard 01m7gk6tx900smjc57av0rnpgb
     windlass dead discard --task shop.tasks.charge --older-than 7d --yes
     """
+    chosen = chosen.named(app)
     with _log_printed(as_json):
         number = _require_match(app, chosen, "discarded")
         if dry_run:

@@ -21,6 +21,7 @@ from windlass.cli.support.calls import parse, require_fit, unread_fields
 from windlass.cli.support.connection import connect_to_enqueue
 from windlass.cli.support.output import print_json, say
 from windlass.cli.support.parameters import connection_options, json_option
+from windlass.cli.support.task_names import full_name
 from windlass.cli.support.wording import program, sentence, summary_of
 from windlass.client.options import HIGHEST_PRIORITY, LOWEST_PRIORITY, CallOptions
 from windlass.core.failures import FailureText
@@ -94,7 +95,8 @@ def enqueue(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Enqueue one call of TASK and print the id of the job.
+    """Enqueue one call of TASK and print the id of the job. The end of its name is enough, such as
+    `resize` for shop.tasks.resize, if no other task has that end.
 
     \b
     windlass enqueue shop.tasks.resize --app shop.tasks:app --args '["cat.jpg", [100]]'
@@ -155,7 +157,7 @@ def _parse(option: str, text: str, kind: Any, example: str) -> Any:
 
 
 def _find_task(app: Windlass, name: str) -> Task[..., Any]:
-    task = app.known_tasks.get(name)
+    task = app.known_tasks.get(full_name(app, name))
     if task is None:
         near = difflib.get_close_matches(name, app.tasks, n=1, cutoff=0.4)
         hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -22,6 +22,7 @@ from windlass.cli.support.parameters import (
     queue_name,
 )
 from windlass.cli.support.records import describe, print_record
+from windlass.cli.support.task_names import stored_name
 from windlass.cli.support.verdicts import exit_code, print_codes
 from windlass.cli.support.wording import age, count, span
 from windlass.core.foreign_words import nearest
@@ -86,6 +87,7 @@ def list_(
     windlass job list --task shop.tasks.charge --since 1h --limit 10
     windlass job list --header user=ann --until 2030-01-31T08:00+01:00
     """
+    task = task and stored_name(app, task)
     jobs = app.jobs.list(
         state=state,
         queue=queue,

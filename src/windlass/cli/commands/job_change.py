@@ -29,6 +29,7 @@ from windlass.cli.support.parameters import (
     queue_name,
     yes_option,
 )
+from windlass.cli.support.task_names import stored_name
 from windlass.cli.support.verdicts import exit_code, print_codes
 from windlass.cli.support.wording import count
 from windlass.core.queues.labels import queue_of
@@ -126,8 +127,10 @@ def run_now(
     windlass job run-now 01m7gk6tx900smjc57av0rnpgb
     windlass job run-now --task shop.tasks.charge --state retrying
     """
-    choice = _choice(ids, task=task, queue=queue, state=state)
+    _choice(ids, task=task, queue=queue, state=state)
     with connect(app_path, url) as app:
+        task = task and stored_name(app, task)
+        choice = _choice(ids, task=task, queue=queue, state=state)
         if ids:
             changes = [JobChange(id=job_id, run_in_ms=0) for job_id in ids]
             codes = [code for some in _parts(changes) for code in app.engine.change_jobs(some)]
@@ -166,8 +169,10 @@ def move(
     windlass job move 01m7gk6tx900smjc57av0rnpgb --queue bulk
     windlass job move --from default --task shop.tasks.report --queue bulk
     """
-    choice = _choice(ids, task=task, queue=queue, state=state)
+    _choice(ids, task=task, queue=queue, state=state)
     with connect(app_path, url) as app:
+        task = task and stored_name(app, task)
+        choice = _choice(ids, task=task, queue=queue, state=state)
         require_known(to, app, yes)
         if ids:
             codes = [code for some in _parts(ids) for code in _move(app, some, to)]

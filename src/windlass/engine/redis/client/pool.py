@@ -3,7 +3,8 @@ share a pool, except those that have their own.
 
 1. At most `MOST_CALLS` connections are in use at a time, and fewer in worker processes. When all
    connections are busy, callers wait in FIFO order: a caller in a loop does not overtake others.
-2. A connection that was idle for long is closed: the network may have dropped it silently.
+2. A connection that was idle for long is closed: the network may have dropped it silently. One
+   that the server has closed is not used: a call that is sent on it may or may not have arrived.
 3. A forked child starts with an empty pool and leaves the sockets of its parent alone.
 4. A `Link` moves bytes in pieces, and each piece has the full timeout of a step. A large call
    takes long over a slow link; only a link that stands still is given up.
@@ -36,6 +37,7 @@ from redis.connection import (
 from redis.retry import Retry
 
 from windlass.engine.redis.url import RedisAddress
+from windlass.engine.wakeup import await_readable
 
 #: The most concurrent calls of one process, unless its engine objects are set to fewer.
 MOST_CALLS: Final = 3
@@ -92,6 +94,11 @@ class Link:
     def fileno(self) -> int:
         """Return the descriptor of the socket; negative once the socket is closed."""
         return self._socket.fileno()
+
+    def has_ended(self) -> bool:
+        """Whether the server has closed the connection. No reply is pending, so nothing else can
+        have come but its end."""
+        return bool(await_readable([self._socket.fileno()], 0))
 
     def disconnect(self) -> None:
         self._driver.disconnect()
@@ -252,8 +259,8 @@ class Pool:
             if link is None:
                 return None
             idle_s = time.monotonic() - since
-            if idle_s < _MOST_IDLE_S:
-                link.was_idle = idle_s > IDLE_AFTER_S
+            link.was_idle = idle_s > IDLE_AFTER_S
+            if idle_s < _MOST_IDLE_S and not (link.was_idle and link.has_ended()):
                 return link
             link.disconnect()
         except BaseException:
