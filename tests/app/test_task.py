@@ -239,12 +239,13 @@ def test_a_lambda_is_refused(app: Windlass) -> None:
 
 
 def test_a_method_is_refused(app: Windlass) -> None:
-    methods: list[Any] = [Callable.method, Callable().method, classmethod(Callable.method)]
+    plain: Any = Callable.method
+    methods: list[Any] = [plain, Callable().method, classmethod(plain)]
     for method in methods:
         with pytest.raises(InvalidTask, match=r"Callable\.method .* is a method, and a worker has"):
             app.task(method)
     static: Any = staticmethod(module_level)
-    with pytest.raises(InvalidTask, match="write @staticmethod above @app.task"):
+    with pytest.raises(InvalidTask, match=r"write @staticmethod above @app\.task"):
         app.task(static)
     assert app.tasks == {}
 
