@@ -349,7 +349,7 @@ def test_hooks_of_a_worker(make_yard: MakeYard) -> None:
     assert worker.stop() == 0
 
 
-@pytest.mark.parametrize("kind", ["plain", "process"])
+@pytest.mark.parametrize("kind", ["plain", pytest.param("process", marks=pytest.mark.slow)])
 def test_a_job_that_is_ended_by_force_calls_its_hook(make_yard: MakeYard, kind: str) -> None:
     yard = make_yard(grace="1s", kill_after="100ms")
     yard.start(app="tests.worker.apps.hooked:app", processes=1)
