@@ -21,7 +21,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 LONG = {
     f"test_{name}.py"
     for name in (
-        *("burst", "cancel", "child_process", "deaths", "fleet", "health_socket", "keeping"),
+        *("burst", "cancel", "child_process", "deaths", "fleet", "health_socket"),
+        *("hooks", "keeping"),
         *("lifespan", "pipeline", "plans", "predecessors", "recycling", "stopping", "timeouts"),
         *("unique", "watchdog"),
     )

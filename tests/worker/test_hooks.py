@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from threading import Event
 from time import monotonic
@@ -18,7 +19,18 @@ import pytest
 from tests.worker.apps.hooked import HOOK_S
 from tests.worker.conftest import MakeYard
 from tests.worker.yard import until
-from windlass import Context, JobEvent, Reason, Reject, Retry, Snooze, State, Tasks, Windlass
+from windlass import (
+    Context,
+    Interrupted,
+    JobEvent,
+    Reason,
+    Reject,
+    Retry,
+    Snooze,
+    State,
+    Tasks,
+    Windlass,
+)
 from windlass.worker.run import hooks as hooks_module
 from windlass.worker.run.hooks import HookThread
 
@@ -184,7 +196,8 @@ def test_a_snooze_and_a_cancelled_job_call_none(app: Windlass, seen: Seen) -> No
     @app.task(name="stop", takes_context=True)
     def stop(ctx: Context) -> None:
         started.set()
-        until(lambda: ctx.cancelled, "the cancellation")
+        with suppress(Interrupted):
+            until(lambda: ctx.cancelled, "the cancellation")
         raise ValueError("fails while it is cancelled")
 
     with app.worker():
@@ -336,7 +349,7 @@ def test_hooks_of_a_worker(make_yard: MakeYard) -> None:
     assert worker.stop() == 0
 
 
-@pytest.mark.parametrize("kind", ["plain", "process"])
+@pytest.mark.parametrize("kind", ["plain", pytest.param("process", marks=pytest.mark.slow)])
 def test_a_job_that_is_ended_by_force_calls_its_hook(make_yard: MakeYard, kind: str) -> None:
     yard = make_yard(grace="1s", kill_after="100ms")
     yard.start(app="tests.worker.apps.hooked:app", processes=1)

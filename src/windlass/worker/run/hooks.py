@@ -1,4 +1,4 @@
-"""Calls the hooks of jobs: after the engine has accepted an outcome, and beside the jobs.
+"""Calls the hooks of jobs: after the engine has accepted an outcome, and apart from the jobs.
 
 1. `HookNotes` keeps what an outcome does not contain, the value or the exception of a run, from the
    end of the run until the engine has accepted its outcome. A rejected outcome calls no hook.
