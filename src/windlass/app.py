@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 _INTERNAL: Final = frozenset(
     {
         *("add_tasks", "alert_hooks", "batcher", "declared_schedules", "decode_result"),
-        *("enqueue_middleware", "is_in_sandbox", "known_tasks", "lifespan", "middleware"),
+        *("enqueue_middleware", "hooks", "is_in_sandbox", "known_tasks", "lifespan", "middleware"),
         *("name_of", "packing", "queue_for", "replace_engine", "result_waiters", "wrap_engine"),
     }
 )

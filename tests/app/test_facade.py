@@ -91,7 +91,8 @@ def test_a_shell_completes_the_public_names_only() -> None:
     task = app.task(name="send")(send)
     assert dir(app) == [
         *("aenqueue_many", "around_enqueue", "around_run", "astats", "aworkers", "close", "dead"),
-        *("engine", "enqueue_many", "include", "job", "jobs", "on_dead_alert", "queue"),
+        *("engine", "enqueue_many", "include", "job", "jobs", "on_dead", "on_dead_alert"),
+        *("on_retry", "on_success", "queue"),
         *("schedules", "settings", "stats", "task", "task_named", "tasks", "worker", "workers"),
     ]
     assert dir(task) == [

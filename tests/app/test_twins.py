@@ -25,6 +25,7 @@ WITHOUT_ENGINE: dict[type, set[str]] = {
     Windlass: {
         *("include", "add_tasks", "task_named", "queue", "job", "queue_for", "name_of", "worker"),
         *("around_run", "around_enqueue", "on_dead_alert", "declared_schedules", "decode_result"),
+        *("on_success", "on_retry", "on_dead"),
         *("close", "wrap_engine", "replace_engine"),
     },
 }

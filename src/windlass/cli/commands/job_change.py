@@ -142,7 +142,9 @@ def run_now(
 
 @click.command(short_help="Move waiting jobs to another queue.")
 @ids_argument(required=False)
-@click.option("--queue", "to", type=queue_name, required=True, metavar="NAME", help="The new queue.")
+@click.option(
+    "--queue", "to", type=queue_name, required=True, metavar="NAME", help="The new queue."
+)
 @click.option("--from", "queue", type=queue_name, metavar="NAME", help="Only jobs of this queue.")
 @click.option("--task", metavar="NAME", help="Only waiting jobs of this task.")
 @_state_option(*CHANGEABLE)
