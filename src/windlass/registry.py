@@ -12,8 +12,9 @@ import inspect
 import os.path
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Sequence
-from types import FunctionType
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from itertools import chain
+from types import FunctionType, MethodType, ModuleType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -197,6 +198,13 @@ def _clash(name: str, task: Task[..., Any], other: Task[..., Any]) -> str:
 
 
 def read_function(function: object, takes_context: bool) -> FunctionType:
+    if isinstance(function, MethodType | classmethod):
+        raise InvalidTask(_why_no_method(function.__func__))
+    if isinstance(function, staticmethod):
+        raise InvalidTask(
+            f"{_place_of(function.__func__)} is wrapped by @staticmethod: write @staticmethod "
+            "above @app.task, or a function outside of the class."
+        )
     if not isinstance(function, FunctionType):
         raise InvalidTask(
             f"A task is made of a function written with def or async def, found {function!r}. "
@@ -210,16 +218,20 @@ def read_function(function: object, takes_context: bool) -> FunctionType:
             "enqueue a job for each value."
         )
     if _is_method(function):
-        raise InvalidTask(
-            f"{_place_of(function)} is a method, and a worker has no object to call it on: write "
-            "a function outside of the class that gets what it needs as arguments."
-        )
+        raise InvalidTask(_why_no_method(function))
     if not takes_context and _begins_with_context(function):
         raise InvalidTask(
             f"The first parameter of {_place_of(function)} is the context: write "
             "@app.task(takes_context=True), so that callers need not pass it."
         )
     return function
+
+
+def _why_no_method(function: Callable[..., Any]) -> str:
+    return (
+        f"{_place_of(function)} is a method, and a worker has no object to call it on: write a "
+        "function outside of the class that gets what it needs as arguments."
+    )
 
 
 def _is_method(function: FunctionType) -> bool:
@@ -229,18 +241,26 @@ def _is_method(function: FunctionType) -> bool:
 
 
 def _refuse_unreachable(function: FunctionType, home: Registrar) -> None:
-    """Refuse a function inside a function, for an app or a group of the same module: a worker
-    imports the module, and does not call the function around it. An app that is made in a function
-    as well, as in a test or a factory, has such tasks in each process that makes it."""
+    """Refuse a function inside a function, for an app or a group that its module holds or imports:
+    a worker imports the module, and does not call the function around it. An app that is made in a
+    function as well, as in a test or a factory, has such tasks in each process that makes it."""
     around = function.__qualname__.partition(".<locals>")[0]
-    if around != function.__qualname__ and any(
-        held is home for held in function.__globals__.values()
-    ):
+    if around != function.__qualname__ and _is_held(home, function.__globals__):
         raise InvalidTask(
             f"{_place_of(function)} is defined inside {around}, which a worker does not call: it "
             "would not know the task. Move the function to the top level of its module; if each "
             f"process calls {around} when it starts, give the task a name: @app.task(name=...)."
         )
+
+
+def _is_held(home: Registrar, names: Mapping[str, object]) -> bool:
+    """Whether a module holds this app or group, itself or by a module that it has imported."""
+    modules = [held for held in names.values() if isinstance(held, ModuleType)]
+    return any(held is home for held in chain(names.values(), *map(_values, modules)))
+
+
+def _values(module: ModuleType) -> Iterable[object]:
+    return tuple(vars(module).values())
 
 
 def _is_process(run_in: object) -> bool:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -224,7 +225,7 @@ class Callable:
 
 @pytest.mark.parametrize(
     "value",
-    ["shop.work", Callable, Callable(), Callable().method, len, functools.partial(module_level)],
+    ["shop.work", Callable, Callable(), len, functools.partial(module_level)],
 )
 def test_only_functions_become_tasks(app: Windlass, value: Any) -> None:
     with pytest.raises(InvalidTask, match="written with def or async def, found "):
@@ -238,11 +239,20 @@ def test_a_lambda_is_refused(app: Windlass) -> None:
 
 
 def test_a_method_is_refused(app: Windlass) -> None:
-    with pytest.raises(InvalidTask, match=r"Callable\.method .* is a method, and a worker has no"):
-        app.task(Callable.method)
+    function: Any = Callable.method
+    methods: list[Any] = [function, Callable().method, classmethod(function)]
+    for method in methods:
+        with pytest.raises(InvalidTask, match=r"Callable\.method .* is a method, and a worker has"):
+            app.task(method)
+    static: Any = staticmethod(module_level)
+    with pytest.raises(InvalidTask, match=r"write @staticmethod above @app\.task"):
+        app.task(static)
+    assert app.tasks == {}
 
 
 module_app = Windlass("sqlite:///:memory:")
+imported_module = ModuleType("imported_module")
+vars(imported_module)["app"] = Windlass("sqlite:///:memory:")
 
 
 def test_a_function_that_no_worker_defines_is_refused(app: Windlass) -> None:
@@ -250,6 +260,8 @@ def test_a_function_that_no_worker_defines_is_refused(app: Windlass) -> None:
 
     with pytest.raises(InvalidTask, match="is defined inside test_a_function_that_no_worker_"):
         module_app.task(work)
+    with pytest.raises(InvalidTask, match="is defined inside test_a_function_that_no_worker_"):
+        imported_module.app.task(work)
     assert module_app.task(name="named")(work).name in module_app.tasks
     assert app.task(work).name in app.tasks  # of an app that is made in a function as well
 
