@@ -239,8 +239,8 @@ def test_a_lambda_is_refused(app: Windlass) -> None:
 
 
 def test_a_method_is_refused(app: Windlass) -> None:
-    plain: Any = Callable.method
-    methods: list[Any] = [plain, Callable().method, classmethod(plain)]
+    function: Any = Callable.method
+    methods: list[Any] = [function, Callable().method, classmethod(function)]
     for method in methods:
         with pytest.raises(InvalidTask, match=r"Callable\.method .* is a method, and a worker has"):
             app.task(method)
