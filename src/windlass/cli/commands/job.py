@@ -35,7 +35,7 @@ from windlass.job import JobInfo
 
 @click.group(cls=SuggestingGroup)
 def job() -> None:
-    """List jobs; show, cancel, retry or edit single ones by id.
+    """List jobs; show, cancel, retry, edit, start or move them.
 
     \b
     windlass job list --state retrying

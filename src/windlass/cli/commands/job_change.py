@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 def _state_option(*states: State) -> Callable[[F], F]:
     choices = click.Choice([str(state) for state in states])
-    return click.option("--state", type=choices, help="All jobs in this state.")
+    return click.option("--state", type=choices, help="Only jobs in this state.")
 
 
 @click.command(short_help="Replace the arguments of a job that does not run.")
@@ -119,8 +119,8 @@ _WAITS: Final = "only jobs that are ready, scheduled or retrying can be changed"
 
 @click.command("run-now", short_help="Let scheduled and retrying jobs start at once.")
 @ids_argument(required=False)
-@click.option("--task", metavar="NAME", help="All waiting jobs of this task.")
-@click.option("--queue", type=queue_name, metavar="NAME", help="All waiting jobs of this queue.")
+@click.option("--task", metavar="NAME", help="Only waiting jobs of this task.")
+@click.option("--queue", type=queue_name, metavar="NAME", help="Only waiting jobs of this queue.")
 @_state_option(State.SCHEDULED, State.RETRYING)
 @yes_option
 @connection_options
@@ -156,9 +156,11 @@ def run_now(
 
 @click.command(short_help="Move waiting jobs to another queue.")
 @ids_argument(required=False)
-@click.option("--queue", "to", type=queue_name, required=True, metavar="NAME", help="Where to.")
-@click.option("--from", "queue", type=queue_name, metavar="NAME", help="All of this queue.")
-@click.option("--task", metavar="NAME", help="All waiting jobs of this task.")
+@click.option(
+    "--queue", "to", type=queue_name, required=True, metavar="NAME", help="The new queue."
+)
+@click.option("--from", "queue", type=queue_name, metavar="NAME", help="Only jobs of this queue.")
+@click.option("--task", metavar="NAME", help="Only waiting jobs of this task.")
 @_state_option(*CHANGEABLE)
 @click.option("--yes", is_flag=True, help="Do not ask, also if the queue is unknown.")
 @connection_options
