@@ -49,6 +49,7 @@ from windlass.engine.contract import BATCH, BATCH_BYTES, NewJob, UniqueKey
 from windlass.errors import InvalidTask, TaskNotIncluded
 from windlass.job import Job
 from windlass.middleware import EnqueueCall, MiddlewareStack
+from windlass.task_pause import pausing, resuming
 from windlass.twins import arun, run
 
 if TYPE_CHECKING:
@@ -303,6 +304,23 @@ class Task(Generic[P, R_co]):
     async def aenqueue_many(self, calls: Iterable[Call[Any] | tuple[Any, ...]]) -> list[Job[Any]]:
         """`enqueue_many`, for coroutines."""
         return await arun(self.app, store_many(self.app, self._chunks(calls)))
+
+    def pause(self) -> None:
+        """Start no more jobs of this task, in any queue and on any worker. Running jobs continue;
+        waiting jobs keep their place, and other jobs of the same queues run."""
+        run(self.app, pausing((self.name, *self.aliases)))
+
+    async def apause(self) -> None:
+        """`pause`, for coroutines."""
+        await arun(self.app, pausing((self.name, *self.aliases)))
+
+    def resume(self) -> None:
+        """Let workers start jobs of this task again."""
+        run(self.app, resuming((self.name, *self.aliases)))
+
+    async def aresume(self) -> None:
+        """`resume`, for coroutines."""
+        await arun(self.app, resuming((self.name, *self.aliases)))
 
     def job(self, id: str) -> Job[R_co]:
         """A handle on a job of this task. Does not check that the job exists."""

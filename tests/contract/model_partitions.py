@@ -245,6 +245,16 @@ class PartitionedModel(ScheduleModel):
         for model in self._models:
             model.change_queue(queue, change)
 
+    def pause_task(self, task: str) -> None:
+        for model in self._models:
+            model.pause_task(task)
+
+    def resume_task(self, task: str) -> int:
+        return sum(model.resume_task(task) for model in self._models)
+
+    def paused_tasks(self) -> list[str]:
+        return self._models[0].paused_tasks()
+
     def purge(self, queue: str, cursor: str | None = None) -> Emptied:
         return Emptied(sum(model.purge(queue).number for model in self._models), None)
 

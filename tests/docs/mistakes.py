@@ -278,6 +278,7 @@ COMMANDS: Final = [
         "windlass job move 01m7gk6tx900smjc57av0rnpgb --queue defualt --app shop:app",
         _stored,
     ),
+    Mistake("a misspelt task to pause", "windlass task pause shop.resise --app shop:app", _stored),
     Mistake("a misspelt queue", "windlass queue pause defualt --app shop:app", _stored),
 ]
 PYTHON: Final = [

@@ -142,6 +142,8 @@ def find_again(job_id: str) -> None:
     assert_type(info.progress, Progress | None)
     assert_type(info.enqueued_at, datetime)
     assert_type(resize.job(job_id).cancel(), bool)
+    resize.pause()
+    resize.resume()
 
 
 async def look_around(job_id: str) -> None:

@@ -24,6 +24,7 @@ from windlass.cli.commands.job import job
 from windlass.cli.commands.queue import queue
 from windlass.cli.commands.schedule import schedule
 from windlass.cli.commands.status import status
+from windlass.cli.commands.task import task
 from windlass.cli.commands.tasks import tasks
 from windlass.cli.commands.top import top
 from windlass.cli.commands.worker import worker
@@ -53,7 +54,7 @@ def windlass() -> None:
 
 for command in (
     *(demo, worker, enqueue, status, tasks, workers, top, health),
-    *(job, dead, queue, schedule, config, check, doctor, completion),
+    *(job, dead, queue, task, schedule, config, check, doctor, completion),
 ):
     windlass.add_command(command)
 

@@ -229,6 +229,7 @@ def test_an_older_file_gets_an_index_of_lines(path: Path, engine: SQLiteEngine) 
     vandalise(
         path,
         "DROP TABLE lines",
+        "DROP INDEX jobs_paused",
         "ALTER TABLE jobs DROP COLUMN held_because",
         "PRAGMA user_version = 7",
     )

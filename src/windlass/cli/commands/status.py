@@ -30,13 +30,15 @@ def status(app: Windlass, as_json: bool) -> None:
     windlass status --url sqlite:///jobs.db --json
     """
     stats, sessions, queues = app.engine.stats(), app.engine.sessions(), app.engine.queues()
-    location = app.engine.location
+    location, paused_tasks = app.engine.location, app.engine.paused_tasks()
     if as_json:
-        print_json({"engine": location, "stats": stats, "sessions": sessions, "queues": queues})
+        found = {"stats": stats, "sessions": sessions, "queues": queues}
+        print_json({"engine": location, **found, "paused_tasks": paused_tasks})
     else:
         say(f"Engine: {location}")
         _print_queues(stats)
         _print_paused(queues)
+        _print_paused_tasks(paused_tasks)
         _print_unserved(stats, sessions)
         _print_held(app, stats)
         _print_sessions(sessions)
@@ -78,6 +80,12 @@ def _print_paused(queues: Sequence[QueueRecord]) -> None:
     paused = [record.queue for record in queues if record.paused]
     if paused:
         say(f"Paused: {', '.join(paused)}. `{program()} queue resume NAME` resumes a queue.")
+
+
+def _print_paused_tasks(tasks: Sequence[str]) -> None:
+    if tasks:
+        names = ", ".join(tasks)
+        say(f"Paused tasks: {names}. `{program()} task resume NAME` resumes a task.")
 
 
 def _print_unserved(stats: Stats, sessions: Sequence[SessionRecord]) -> None:

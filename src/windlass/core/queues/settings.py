@@ -12,6 +12,7 @@ off: jobs of equal priority keep FIFO order.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -56,3 +57,25 @@ class QueueSettings(msgspec.Struct, frozen=True, array_like=True):
 
 #: The default settings of a queue.
 USUAL: Final = QueueSettings()
+#: Before the name of a paused task, which is stored among the queues. No queue has it. So tasks
+#: cost nothing while none is paused.
+_TASK_MARK: Final = "\0"
+
+
+def task_key(task: str) -> str:
+    """The name under which a paused task is stored among the settings of queues."""
+    return _TASK_MARK + task
+
+
+def paused_tasks(settings: Mapping[str, QueueSettings]) -> list[str]:
+    """The paused tasks among stored settings, by name."""
+    return sorted(
+        key.removeprefix(_TASK_MARK)
+        for key, own in settings.items()
+        if key.startswith(_TASK_MARK) and own.paused
+    )
+
+
+def without_tasks(settings: Mapping[str, QueueSettings]) -> dict[str, QueueSettings]:
+    """Stored settings of queues only."""
+    return {key: own for key, own in settings.items() if not key.startswith(_TASK_MARK)}

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from windlass.core.queues.settings import QueueSettings
+from windlass.core.queues.settings import QueueSettings, without_tasks
 from windlass.core.states import State
 
 #: One call promotes, reaps, expires, adopts or purges at most this many jobs per partition.
@@ -53,7 +53,7 @@ def list_records(settings: Mapping[str, QueueSettings]) -> list[QueueRecord]:
             ageing_ms=own.ageing_ms,
             max_waiting=own.max_waiting,
         )
-        for queue, own in sorted(settings.items())
+        for queue, own in sorted(without_tasks(settings).items())
     ]
     return [record for record in records if record != QueueRecord(queue=record.queue)]
 
@@ -109,14 +109,27 @@ class AdminVerbs(Protocol):
     def change_queue(self, queue: str, change: QueueChange) -> None:
         """Change the settings of a queue, even without jobs. A repeated call is harmless."""
 
+    def pause_task(self, task: str) -> None:
+        """Pause a task: no job of it starts from now on, in any queue. A claim that meets such a
+        job holds it as paused, and it keeps its place; other jobs start. Repeating is harmless."""
+
+    def resume_task(self, task: str) -> int:
+        """Resume a task, and make jobs ready at once that were held, at their old places, as
+        `adopt` does; return their number. Call again until it is 0."""
+
+    def paused_tasks(self) -> list[str]:
+        """List the paused tasks, by name."""
+
     def purge(self, queue: str, cursor: str | None = None) -> Emptied:
         """Remove one bounded batch of waiting jobs of a queue (ready, scheduled and retrying, not
         running) and free their idempotency and unique keys. Call again with the returned cursor.
         Jobs that enter the queue in the meantime may stay."""
 
     def adopt(self, tasks: Sequence[str]) -> int:
-        """Make unroutable jobs of these tasks ready at once, at most `BITE` per partition; return
-        their number. `BITE` or more means that more are likely; only 0 means that none are left."""
+        """Make jobs of these tasks ready at once that are held as unroutable, or as paused although
+        their task is not any more, at most `BITE` per partition; return their number. `BITE` or
+        more means that more are likely; only 0 means that none are left. Leaves out paused
+        tasks."""
 
     def tend(self, known: Sequence[str] | None = None) -> Tended:
         """Do one bounded batch of maintenance: reap expired sessions, and purge records past their

@@ -179,7 +179,7 @@ def to_record(
         reason=Reason(record.reason) if record.reason else None,
         counters=record.counters,
         created_ms=record.created_ms,
-        due_ms=_instant(record.due_ms),
+        due_ms=None if record.hold == Hold.PAUSED else _instant(record.due_ms),
         expires_ms=_instant(record.expires_ms),
         started_ms=_instant(record.started_ms),
         finished_ms=_instant(record.finished_ms),

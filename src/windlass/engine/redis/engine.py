@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Final, TypeVar
 
 from windlass.core.ids import moved_id, new_id
+from windlass.core.queues.settings import QueueSettings, paused_tasks, task_key
 from windlass.core.states import Event
 from windlass.engine.contract import (
     BITE,
@@ -56,6 +57,7 @@ from windlass.engine.contract import (
     Waiter,
     WakeUp,
     batches,
+    list_records,
 )
 from windlass.engine.redis import check, decode, encode, keys, read
 from windlass.engine.redis.claim import Claimer
@@ -245,15 +247,33 @@ class RedisEngine(Caller):
         return sum(self._broadcast("adopt", [b"%d" % most, *encode.of_texts(tasks)]))
 
     def queues(self) -> list[QueueRecord]:
-        """Read the settings from the first partition, which every change reaches last."""
+        return list_records(self._read_settings())
+
+    def _read_settings(self) -> dict[str, QueueSettings]:
+        """Read the first partition: changes apply to all partitions, and to this one last."""
         packed = encode.of_change("", QueueChange(), self._partitions.number)
-        return read.to_queues(self._ask(0, "queue", packed))
+        return read.to_settings(self._ask(0, "queue", packed))
 
     def change_queue(self, queue: str, change: QueueChange) -> None:
         encode.check_name("queue", queue)
+        self._change_settings(queue, change)
+
+    def _change_settings(self, queue: str, change: QueueChange) -> None:
         packed = encode.of_change(queue, change, self._partitions.number)
         for number in reversed(range(self._partitions.number)):
             self._ask(number, "queue", packed)
+
+    def pause_task(self, task: str) -> None:
+        encode.check_name("task", task)
+        self._change_settings(task_key(task), QueueChange(paused=True))
+
+    def resume_task(self, task: str) -> int:
+        encode.check_name("task", task)
+        self._change_settings(task_key(task), QueueChange(paused=False))
+        return self.adopt([task])
+
+    def paused_tasks(self) -> list[str]:
+        return paused_tasks(self._read_settings())
 
     def purge(self, queue: str, cursor: str | None = None) -> Emptied:
         """Purge the partitions in turn."""

@@ -32,7 +32,7 @@ KINDS: Final[dict[str, KeyKind]] = {
     "lines": KeyKind.LEXICAL,  # lines with ready jobs: suspect, labels, ageing of the queue,
     # rank and place of the first in line, queue
     "due": KeyKind.BY_TIME,  # jobs that wait for an instant: row, id
-    "parked": KeyKind.LEXICAL,  # jobs that are held as unroutable: task, row, id
+    "parked": KeyKind.LEXICAL,  # jobs that are held: task, row, id
     "held": KeyKind.LEXICAL,  # jobs that run: session, nonce, id
     "asked": KeyKind.LEXICAL,  # running jobs with a cancel request: session, id
     "keep": KeyKind.BY_TIME,  # jobs that have ended, by the next visit of the purge: id

@@ -19,11 +19,9 @@ from windlass.engine.contract import (
     Filter,
     JobRecord,
     Page,
-    QueueRecord,
     ScheduleRecord,
     SessionRecord,
     Stats,
-    list_records,
 )
 from windlass.engine.redis import decode
 
@@ -149,8 +147,8 @@ def _pairs(flat: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
 _settings: Final = msgspec.msgpack.Decoder(dict[str, QueueSettings])
 
 
-def to_queues(packed: bytes) -> list[QueueRecord]:
-    return list_records(_settings.decode(packed) if packed else {})
+def to_settings(packed: bytes) -> dict[str, QueueSettings]:
+    return _settings.decode(packed) if packed else {}
 
 
 def merge_sessions(replies: Sequence[Sequence[Any]]) -> list[SessionRecord]:

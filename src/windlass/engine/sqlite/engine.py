@@ -15,6 +15,7 @@ import apsw
 import msgspec
 
 from windlass.core.ids import new_id
+from windlass.core.queues.settings import paused_tasks, task_key
 from windlass.engine.contract import (
     Batch,
     Beat,
@@ -55,7 +56,7 @@ from windlass.engine.sqlite.database import Database
 from windlass.engine.sqlite.files import FileLocation
 from windlass.engine.sqlite.result_wakeup import SQLiteResultWakeup
 from windlass.engine.sqlite.statements import migrations
-from windlass.engine.sqlite.transaction import Transaction
+from windlass.engine.sqlite.transaction import Transaction, read_settings
 from windlass.engine.sqlite.verbs import (
     admin,
     change,
@@ -193,6 +194,16 @@ class SQLiteEngine:
 
     def change_queue(self, queue: str, change: QueueChange) -> None:
         self._write(lambda tx: queues.change_queue(tx, queue, change))
+
+    def pause_task(self, task: str) -> None:
+        self.change_queue(task_key(task), QueueChange(paused=True))
+
+    def resume_task(self, task: str) -> int:
+        self.change_queue(task_key(task), QueueChange(paused=False))
+        return self.adopt([task])
+
+    def paused_tasks(self) -> list[str]:
+        return self._read(lambda db, _now: paused_tasks(read_settings(db)))
 
     def purge(self, queue: str, cursor: str | None = None) -> Emptied:
         return self._write(lambda tx: queues.purge(tx, queue, cursor))

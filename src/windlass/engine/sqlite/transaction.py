@@ -18,7 +18,7 @@ import msgspec
 from windlass.core.durations import LATEST_MS
 from windlass.core.longest_lease import LongestLease
 from windlass.core.queues.labels import queue_of
-from windlass.core.queues.settings import USUAL, QueueSettings
+from windlass.core.queues.settings import USUAL, QueueSettings, paused_tasks
 from windlass.core.states import (
     SUSPECT_AFTER_LOSSES,
     Counters,
@@ -107,6 +107,12 @@ class JobRow(msgspec.Struct):
 def unpack_settings(stored: str) -> Mapping[str, QueueSettings]:
     """Decode the settings of queues that differ from the default."""
     return msgspec.json.decode(stored, type=dict[str, QueueSettings]) if stored else {}
+
+
+@lru_cache(maxsize=16)
+def unpack_paused(stored: str) -> tuple[str, ...]:
+    """The paused tasks, which are stored with the settings of queues."""
+    return tuple(paused_tasks(unpack_settings(stored)))
 
 
 def read_settings(connection: apsw.Connection) -> Mapping[str, QueueSettings]:

@@ -342,6 +342,14 @@ class QueueMachine(RuleBasedStateMachine):
     def pause_or_resume(self, queue: str, paused: bool) -> None:
         self.same(lambda it: it.change_queue(queue, QueueChange(paused=paused)))
 
+    @rule(task=tasks)
+    def pause_task(self, task: str) -> None:
+        self.same(lambda it: it.pause_task(task))
+
+    @rule(task=tasks)
+    def resume_task(self, task: str) -> None:
+        self.same(lambda it: it.resume_task(task))
+
     @rule(queue=queues, ageing_ms=st.sampled_from([0, 1_000, LEASE_MS]))
     def age(self, queue: str, ageing_ms: int) -> None:
         self.same(lambda it: it.change_queue(queue, QueueChange(ageing_ms=ageing_ms)))
@@ -481,6 +489,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.same(lambda it: it.sessions())
         self.same(lambda it: all_introductions(it, "session-"))
         self.same(lambda it: it.queues())
+        self.same(lambda it: it.paused_tasks())
         self.same(lambda it: it.list_schedules())
         self.same(lambda it: it.due_schedules(skip=["x"]))
         self.same(lambda it: it.holders([(task, key) for task in "tu" for key in "vw"]))

@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from windlass.core.queues.labels import queue_of
+from windlass.core.queues.settings import paused_tasks, task_key
 from windlass.core.states import Event, Hold, Reason, State, is_allowed
 from windlass.engine.contract import (
     BITE,
@@ -131,7 +132,9 @@ class AdminModel(SessionModel):
         adopted = [
             job
             for job in self.jobs.values()
-            if job.record.hold is Hold.UNROUTABLE and job.record.task in tasks
+            if job.record.hold is not Hold.NONE
+            and job.record.task in tasks
+            and not self._is_paused(job.record.task)
         ]
         for job in adopted:
             job.record = replace(job.record, hold=Hold.NONE, due_ms=None)
@@ -151,6 +154,16 @@ class AdminModel(SessionModel):
         if change.max_waiting is not None:
             own = replace(own, max_waiting=change.max_waiting)
         self.settings[queue] = own
+
+    def pause_task(self, task: str) -> None:
+        self.change_queue(task_key(task), QueueChange(paused=True))
+
+    def resume_task(self, task: str) -> int:
+        self.change_queue(task_key(task), QueueChange(paused=False))
+        return self.adopt([task])
+
+    def paused_tasks(self) -> list[str]:
+        return paused_tasks(self.settings)
 
     def purge(self, queue: str, cursor: str | None = None) -> Emptied:
         """Remove all waiting jobs at once. Engines need several calls for this."""

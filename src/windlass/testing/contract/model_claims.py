@@ -100,14 +100,19 @@ class ClaimModel(SessionModel):
         while session not in self.gone and (chosen := self._choose(plan, limit - len(leased))):
             for job in chosen:
                 expires_ms = job.record.expires_ms
-                if expires_ms is None or expires_ms > self.now_ms:
+                is_late = expires_ms is not None and expires_ms <= self.now_ms
+                is_paused = not is_late and self._is_paused(job.record.task)
+                if not is_late and not is_paused:
                     left_bytes -= len(job.record.payload)
                     if left_bytes < 0 and leased:
                         return in_turn(plan, leased, self.rank), True
                     self._claim(job, session, nonce)
                     leased.append(job)
                 elif expired < BITE:
-                    self.move(job, Event.EXPIRE, reason=Reason.EXPIRED)
+                    if is_paused:
+                        job.record = replace(job.record, hold=Hold.PAUSED)
+                    else:
+                        self.move(job, Event.EXPIRE, reason=Reason.EXPIRED)
                     expired += 1
                 else:
                     return in_turn(plan, leased, self.rank), True
@@ -161,7 +166,11 @@ class ClaimModel(SessionModel):
     def _next_in_ms(self) -> int | None:
         if self._may_reap():
             return 0
-        dues = [job.record.due_ms for job in self.jobs.values() if job.record.due_ms is not None]
+        dues = [
+            job.record.due_ms
+            for job in self.jobs.values()
+            if job.record.due_ms is not None and job.record.due_ms < LATEST_MS
+        ]
         return max(min(dues) - self.now_ms, 0) if dues else None
 
     # --------------------------------------------------------------------------- ending claims

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from windlass.core.longest_lease import LongestLease
 from windlass.core.queues.labels import queue_of
-from windlass.core.queues.settings import QueueSettings
+from windlass.core.queues.settings import QueueSettings, task_key
 from windlass.core.states import Event, next_state
 from windlass.engine.contract import MIN_RECORD_MS, EngineOptions, Plan
 from windlass.testing.contract import model_unique
@@ -86,6 +86,9 @@ class ModelState(ScheduleModel):
 
     def _settings_of(self, line: str) -> QueueSettings:
         return self.settings.get(queue_of(line), QueueSettings())
+
+    def _is_paused(self, task: str) -> bool:
+        return self._settings_of(task_key(task)).paused
 
     def age_of(self, line: str) -> int:
         """Return the current age of a queue, which never decreases."""

@@ -235,6 +235,13 @@ def adopt(world: World) -> tuple[Call, object]:
     return lambda: world.engine.adopt([held.task]), 0
 
 
+def resume_task(world: World) -> tuple[Call, object]:
+    world.put_many(2)
+    world.engine.pause_task("task")
+    world.claim()
+    return lambda: world.engine.resume_task("task"), 0
+
+
 def tend(world: World) -> tuple[Call, object]:
     held = a_claim(world)
     world.finish(Succeeded(id=held.id, token=held.token))
@@ -250,6 +257,7 @@ VERBS: Final = [
     put_that_replaces_what_starts_meanwhile,
     change_jobs,
     change_jobs_that_were_not_seen,
+    resume_task,
     claim,
     claim_that_promotes_and_reaps,
     turn,

@@ -1,4 +1,4 @@
--- Make unroutable jobs of these tasks ready at once.
+-- Make jobs of these tasks ready at once that are held, except those of paused tasks.
 -- ARGV: 1-3 clock, 4 limit, then tasks
 -- Returns: number of jobs made ready
 --@include moves
@@ -9,6 +9,9 @@ for number = 5, #ARGV do
   local from, to = '[' .. task .. '\0', '(' .. task .. '\1'
   local dropped
   repeat
+    if is_task_paused(task) then
+      break
+    end
     local members = call('ZRANGEBYLEX', key.parked, from, to, 'LIMIT', 0, left - adopted)
     local ids = {}
     for at, member in ipairs(members) do
@@ -18,7 +21,7 @@ for number = 5, #ARGV do
     dropped = 0
     for at, id in ipairs(ids) do
       local record = load(id)
-      if record and record[HOLD] == 'unroutable' and members[at] == member_of('parked', id, record) then
+      if record and record[HOLD] ~= 'none' and members[at] == member_of('parked', id, record) then
         offer_again(id, record)
         adopted = adopted + 1
       else

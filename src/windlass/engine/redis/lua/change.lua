@@ -9,7 +9,8 @@
 -- As `JobRecord.revision` has it.
 local function revision_of(record)
   return table.concat({
-    record[STATE], text_of(record[STARTS]), text_of(record[STRAYS]), text_of(record[DUE_MS]), record[QUEUE],
+    record[STATE], text_of(record[STARTS]), text_of(record[STRAYS]),
+    record[HOLD] == 'paused' and '-1' or text_of(record[DUE_MS]), record[QUEUE],
   }, ' ')
 end
 

@@ -97,11 +97,11 @@ end
 
 local function check_record(id, record)
   local state, hold = record[STATE], record[HOLD]
-  local waits = state == 'scheduled' or state == 'retrying' or hold == 'unroutable'
+  local waits = state == 'scheduled' or state == 'retrying' or hold ~= 'none'
   local is_final = FINAL[state] or false
   check_set(id, record, 'ready', member_of('ready', id, record), state == 'ready' and hold == 'none')
   check_set(id, record, 'due', member_of('due', id, record), waits)
-  check_set(id, record, 'parked', member_of('parked', id, record), hold == 'unroutable')
+  check_set(id, record, 'parked', member_of('parked', id, record), hold ~= 'none')
   check_set(id, record, 'keep', id, is_final)
   check_set(id, record, 'dead', id, state == 'dead')
   if state == 'running' then

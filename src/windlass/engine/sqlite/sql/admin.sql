@@ -1,9 +1,10 @@
 -- Operations of operators and maintenance on jobs.
 
 -- name: any_unroutable
--- Whether a job of one of these tasks (an array) is held because its worker did not know the task.
-SELECT EXISTS (
-    SELECT 1 FROM jobs WHERE hold = 'unroutable' AND task IN (SELECT value FROM json_each(?1)))
+-- Whether a job of one of these tasks, given as an array, is held because some worker did not know it, or
+-- because the task was paused.
+SELECT EXISTS (SELECT 1 FROM jobs WHERE hold = 'unroutable' AND task IN (SELECT value FROM json_each(?1)))
+    OR EXISTS (SELECT 1 FROM jobs WHERE hold = 'paused' AND task IN (SELECT value FROM json_each(?1)))
 
 -- name: change_job
 -- Change the queue of a job that waits, its place and when it is due. Its age is kept or forgotten.
@@ -51,6 +52,13 @@ SELECT row, id, queue, state, finished_ms, result IS NOT NULL, unique_key, perio
            + coalesce(length(result), 0) + coalesce(length(progress), 0)
            + (SELECT coalesce(sum(length(error)), 0) FROM failures WHERE job = jobs.row)
 FROM jobs WHERE keep_until_ms <= ? ORDER BY keep_until_ms LIMIT ?
+
+-- name: load_paused
+-- Jobs of one task that were held because it was paused, a bounded number.
+SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,
+       interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, result_until_ms, session, token,
+       last_token, last_event, progress, result
+FROM jobs WHERE hold = 'paused' AND task = ? ORDER BY row LIMIT ?
 
 -- name: load_unroutable
 -- Jobs of one task that were held because no worker knew the task, a bounded number.

@@ -7,6 +7,7 @@ from itertools import accumulate
 
 import apsw
 
+from windlass.core.queues.settings import paused_tasks
 from windlass.core.states import FINAL, Event, State, is_allowed
 from windlass.engine.contract import (
     BITE,
@@ -18,7 +19,12 @@ from windlass.engine.contract import (
     Tended,
 )
 from windlass.engine.sqlite.statements import Row, as_array, first
-from windlass.engine.sqlite.transaction import JobRow, Transaction
+from windlass.engine.sqlite.transaction import (
+    JobRow,
+    Transaction,
+    read_settings,
+    unpack_paused,
+)
 from windlass.engine.sqlite.verbs import change, claim, unique
 
 
@@ -83,15 +89,21 @@ def _discard(tx: Transaction, job: JobRow | None, seen_ms: int | None) -> Change
 
 
 def can_adopt(connection: apsw.Connection, tasks: Sequence[str]) -> bool:
-    return bool(first(connection, "any_unroutable", as_array(tasks)))
+    paused = paused_tasks(read_settings(connection))
+    return bool(first(connection, "any_unroutable", as_array(_without(tasks, paused))))
+
+
+def _without(tasks: Sequence[str], paused: Sequence[str]) -> Sequence[str]:
+    return [task for task in tasks if task not in paused] if paused else tasks
 
 
 def adopt(tx: Transaction, tasks: Sequence[str]) -> int:
     adopted = 0
-    for task in tasks:
-        for job in tx.load("load_unroutable", task, BITE - adopted):
-            claim.offer_again(tx, job)
-            adopted += 1
+    for task in _without(tasks, unpack_paused(tx.queues)):
+        for statement in ("load_unroutable", "load_paused"):
+            for job in tx.load(statement, task, BITE - adopted):
+                claim.offer_again(tx, job)
+                adopted += 1
     return adopted
 
 

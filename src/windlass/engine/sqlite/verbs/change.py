@@ -28,7 +28,8 @@ def _change(tx: Transaction, job: JobRow | None, change: JobChange) -> ChangeCod
 
 
 def _is_as_seen(tx: Transaction, job: JobRow, change: JobChange) -> bool:
-    found = revision_of(job.state, job.starts, job.strays, job.due_ms, job.queue)
+    due_ms = None if job.hold == Hold.PAUSED else job.due_ms
+    found = revision_of(job.state, job.starts, job.strays, due_ms, job.queue)
     if change.seen not in (None, found):
         return False
     return change.seen_payload is None or (change.seen_payload,) == tx.one("read_payload", job.row)

@@ -88,11 +88,11 @@ DISAGREEMENTS: Final = (
     Disagreement(
         "Job {0} is {1}, held as {2}, and its due time is {3}.",
         "SELECT id, state, hold, coalesce(due_ms, 'not set') FROM jobs "
-        "WHERE (state IN ('scheduled', 'retrying') OR hold = 'unroutable') "
+        "WHERE (state IN ('scheduled', 'retrying') OR hold <> 'none') "
         "<> (due_ms IS NOT NULL)",
         "corrected",
         "UPDATE jobs SET due_ms = CASE WHEN state IN ('scheduled', 'retrying') "
-        "OR hold = 'unroutable' THEN coalesce(due_ms, :now) END WHERE id = :c0",
+        "OR hold <> 'none' THEN coalesce(due_ms, :now) END WHERE id = :c0",
     ),
     Disagreement(
         "Job {0} is in state {1}, which does not exist.",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import apsw
 import msgspec
 
+from windlass.core.durations import LATEST_MS
 from windlass.core.queues.labels import queue_of
 from windlass.core.queues.plans import allot
 from windlass.core.queues.settings import USUAL
@@ -16,7 +17,12 @@ from windlass.core.states import Counters, Event, Hold, Reason, State
 from windlass.engine.contract import BITE, GONE_SESSION_MS, Batch, Claim, Plan
 from windlass.engine.sqlite.line_index import Search
 from windlass.engine.sqlite.statements import Row, as_array, first, rows
-from windlass.engine.sqlite.transaction import JobRow, Transaction, unpack_settings
+from windlass.engine.sqlite.transaction import (
+    JobRow,
+    Transaction,
+    unpack_paused,
+    unpack_settings,
+)
 from windlass.engine.sqlite.verbs.queues import Lines
 from windlass.engine.sqlite.wakeup import Found, ReadyLine
 
@@ -70,8 +76,10 @@ class ClaimPreview:
         may_reap = self._now_ms >= self._reap_after_ms
         if may_reap and first(self._connection, "any_silent_session", self._now_ms):
             return 0
-        due_ms = first(self._connection, "next_due")
-        return None if due_ms is None else max(0, due_ms - self._now_ms)
+        due_ms: int | None = first(self._connection, "next_due")
+        if due_ms is None or due_ms >= LATEST_MS:  # such a job is held until its task is resumed
+            return None
+        return max(0, due_ms - self._now_ms)
 
     def _lines(self, plan: Plan) -> Lines:
         return Lines(self._connection, self._settings, plan)
@@ -123,7 +131,7 @@ def _claim_new(
 def promote(tx: Transaction) -> None:
     """Make due jobs ready, in a bounded number."""
     for job in tx.load("load_due", tx.now_ms, BITE):
-        if job.state == State.READY and job.hold == Hold.UNROUTABLE:
+        if job.state == State.READY and job.hold != Hold.NONE:
             offer_again(tx, job)
         elif job.state in _WAITING_FOR_INSTANT:
             tx.move(job, Event.DUE)
@@ -166,20 +174,23 @@ def _lease(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) ->
     is_cut_short = is_done = False
     while taken < limit and not is_done:
         found = _next_in_line(tx, plan, limit - taken)
+        paused = _paused_ids(tx, found) if tx.queues else ()
         number = len(found)
         if limit > 1:
-            number, left_bytes = _fitting(tx, found, left_bytes, at_least=0 if taken else 1)
+            open_ones = [row for row in found if row[3] not in paused] if paused else found
+            number, left_bytes = _fitting(tx, open_ones, left_bytes, at_least=0 if taken else 1)
         fresh: list[Row] = []
         is_done = True
         for row in found:
             expires_ms = row[5]
-            if expires_ms is None or expires_ms > tx.now_ms:
+            is_late = expires_ms is not None and expires_ms <= tx.now_ms
+            if not is_late and row[3] not in paused:
                 if len(fresh) == number:
                     is_done = is_cut_short = True
                     break
                 fresh.append(row)
             elif expired < BITE:
-                _expire(tx, row[3])
+                _expire(tx, row[3]) if is_late else _hold_paused(tx, row[3])
                 expired += 1
                 is_done = False  # the next jobs move up
             else:
@@ -297,6 +308,26 @@ def _held(tx: Transaction, session: str, nonce: str, plan: Plan) -> tuple[Claim,
 
 
 def _expire(tx: Transaction, job_id: str) -> None:
+    tx.move(_load(tx, job_id), Event.EXPIRE, reason=Reason.EXPIRED)
+
+
+def _paused_ids(tx: Transaction, found: list[Row]) -> Collection[str]:
+    """The jobs among these whose task is paused."""
+    tasks = unpack_paused(tx.queues)
+    if not tasks:
+        return ()
+    return {job_id for (job_id,) in tx.rows("list_paused", _array_of(found), as_array(tasks))}
+
+
+def _hold_paused(tx: Transaction, job_id: str) -> None:
+    """Take a job of a paused task out of its line; it keeps its place, and is never due."""
+    job = _load(tx, job_id)
+    job.hold, job.due_ms = Hold.PAUSED, LATEST_MS
+    tx.save(job)
+    tx.touched.add(job.queue)
+
+
+def _load(tx: Transaction, job_id: str) -> JobRow:
     job = tx.job(job_id)
     assert job is not None, "it was read in this transaction"
-    tx.move(job, Event.EXPIRE, reason=Reason.EXPIRED)
+    return job

@@ -104,7 +104,7 @@ def _to_record(
         reason=Reason(reason) if reason else None,
         counters=Counters(*counters),
         created_ms=created,
-        due_ms=due,
+        due_ms=None if hold == Hold.PAUSED else due,
         expires_ms=expires,
         started_ms=started,
         finished_ms=finished,

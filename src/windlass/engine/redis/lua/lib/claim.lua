@@ -18,7 +18,7 @@ local function promote()
     elseif record[DUE_MS] > now_ms then
       write('ZADD', key.due, text_of(record[DUE_MS]), members[number])
       total('orphans')
-    elseif record[HOLD] == 'unroutable' then
+    elseif record[HOLD] ~= 'none' then
       offer_again(id, record)
     else
       move(id, record, 'due')
@@ -304,6 +304,13 @@ local function claimed(id, bytes, sizes, tail)
     .. sizes .. sub(bytes, REST_AT, -texts - 1) .. tail
 end
 
+-- Take a job of a paused task out of its line. It keeps its place, and is never due.
+local function hold_paused(id, record)
+  leave(id, record)
+  record[HOLD], record[DUE_MS] = 'paused', LATEST_MS
+  enter(id, record)
+end
+
 -- Lease up to `limit` jobs, whose bodies have up to `most_bytes` in total unless the first alone has
 -- more. Expired jobs are cancelled and members without a job are dropped; these do not count, but their
 -- number is bounded. Return the leased jobs, and whether a limit other than `limit` cut the batch short.
@@ -320,7 +327,9 @@ local function lease(session, nonce, suspects, queues, limit, most_bytes)
     for number, id in ipairs(ids) do
       local bytes = bytes_of(id)
       local expires_ms = bytes and unpack_numbers('>i6', bytes, EXPIRES_AT)
-      local leased = bytes and (expires_ms < 0 or expires_ms > now_ms) and claimed(id, bytes, sizes, tail)
+      local is_fresh = bytes and (expires_ms < 0 or expires_ms > now_ms)
+      local is_paused = is_fresh and has_settings and is_task_paused(task_of(bytes))
+      local leased = is_fresh and not is_paused and claimed(id, bytes, sizes, tail)
       if leased and measures then
         left_bytes = left_bytes - call('HSTRLEN', key.body, id)
         if left_bytes < 0 and #taken > 0 then
@@ -338,7 +347,10 @@ local function lease(session, nonce, suspects, queues, limit, most_bytes)
         taken[#taken + 1] = id
       elseif expired < BITE then
         local record = load(id)
-        if record and record[STATE] == 'ready' and record[HOLD] == 'none' then
+        local is_in_line = record and record[STATE] == 'ready' and record[HOLD] == 'none'
+        if is_in_line and is_paused then
+          hold_paused(id, record)
+        elseif is_in_line then
           move(id, record, 'expire', { reason = 'expired' })
         else
           drop(key.ready, members[number])

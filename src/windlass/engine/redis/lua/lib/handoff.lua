@@ -114,7 +114,7 @@ end
 local function hand_over(head, body, unique)
   local queue, ends_ms = head[3], expires_ms(head)
   if due_ms_of(head) > now_ms or ends_ms >= 0 and ends_ms <= now_ms
-      or recounted or settings[queue] or string.find(queue, '+', 1, true) or #body > MOST_HANDED then
+      or recounted or settings[queue] or is_task_paused(head[2]) or string.find(queue, '+', 1, true) or #body > MOST_HANDED then
     return false
   end
   local names = waiting_for('0', queue, 0)

@@ -40,7 +40,7 @@ local ID_OF = {
 }
 
 local function waits(record)
-  return record[STATE] == 'scheduled' or record[STATE] == 'retrying' or record[HOLD] == 'unroutable'
+  return record[STATE] == 'scheduled' or record[STATE] == 'retrying' or record[HOLD] ~= 'none'
 end
 
 -- The member of a job in an index; nil when it does not belong there.
@@ -50,7 +50,7 @@ local MEMBER_OF = {
     return record[STATE] == 'ready' and record[HOLD] == 'none' and member_of('ready', id, record) or nil
   end,
   due = function(id, record) return waits(record) and member_of('due', id, record) or nil end,
-  parked = function(id, record) return record[HOLD] == 'unroutable' and member_of('parked', id, record) or nil end,
+  parked = function(id, record) return record[HOLD] ~= 'none' and member_of('parked', id, record) or nil end,
   held = function(id, record) return record[STATE] == 'running' and member_of('held', id, record) or nil end,
   asked = function(id, record)
     return record[STATE] == 'running' and record[CANCEL_REQUESTED] == 1 and record[SESSION] .. '\0' .. id or nil

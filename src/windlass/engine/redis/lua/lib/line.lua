@@ -174,8 +174,8 @@ local function next_in_ms()
     return 0
   end
   local first = call('ZRANGE', key.due, 0, 0, 'WITHSCORES')
-  if not first[1] or first[1] == '' then
-    return -1
+  if not first[1] or first[1] == '' or tonumber(first[2]) >= LATEST_MS then
+    return -1  -- a job of a paused task is never due
   end
   return math.max(0, tonumber(first[2]) - now_ms)
 end

@@ -21,10 +21,17 @@ if has_settings then
     return own
   end })
 end
--- Whether a body of more than SMALL_BODY bytes was ever stored here: otherwise claims measure no bodies.
-local has_large = stored[7]
 local QUEUE_PAUSED, QUEUE_AGEING_MS, QUEUE_AGE, QUEUE_SINCE_MS = 1, 2, 3, 4
 local QUEUE_BOUND, QUEUE_BOUND_HERE = 5, 6  -- of the whole queue, and of this partition
+
+-- Paused tasks are stored among the queues, each after a zero.
+local function is_task_paused(task)
+  local own = has_settings and settings['\0' .. task]
+  return own and own[QUEUE_PAUSED]
+end
+
+-- Whether a body of more than SMALL_BODY bytes was ever stored here: otherwise claims measure no bodies.
+local has_large = stored[7]
 
 -- While the counters are recounted, the id up to which records were counted: see `repair`.
 local recounted = stored[8]

@@ -66,7 +66,7 @@ local function leave(id, record)
     write('ZREM', key.ready, member_of('ready', id, record))
   else
     write('ZREM', key.due, member_of('due', id, record))
-    if record[HOLD] == 'unroutable' then
+    if record[HOLD] ~= 'none' then
       write('ZREM', key.parked, member_of('parked', id, record))
     end
   end
@@ -87,7 +87,7 @@ local function enter(id, record, keep_ms)
     note_ready(record[SUSPECT], record[QUEUE], now_ms)
   else
     write('ZADD', key.due, record[DUE_MS], member_of('due', id, record))
-    if record[HOLD] == 'unroutable' then
+    if record[HOLD] ~= 'none' then
       write('ZADD', key.parked, 0, member_of('parked', id, record))
     end
     note_ready(record[SUSPECT], record[QUEUE], record[DUE_MS])
@@ -165,7 +165,7 @@ local function move(id, record, event, given)
   enter(id, record, now_ms + math.max(dead_ttl_ms, MIN_RECORD_MS))
 end
 
--- End the hold of an unroutable job, which is still in its old place.
+-- End the hold of a job, which is still in its old place.
 local function offer_again(id, record)
   leave(id, record)
   record[HOLD], record[DUE_MS] = 'none', -1

@@ -40,6 +40,11 @@ local function queue_of(bytes)
   return sub(bytes, QUEUE_AT, QUEUE_AT + size - 1)
 end
 
+local function task_of(bytes)
+  local queue_size, size = unpack_numbers('>HH', bytes, QUEUE_SIZE_AT)
+  return sub(bytes, QUEUE_AT + queue_size, QUEUE_AT + queue_size + size - 1)
+end
+
 -- The counter that counts a job: its line and its state.
 local function counter_of(bytes)
   local state_size, hold_size, reason_size, session_size, token_size =
