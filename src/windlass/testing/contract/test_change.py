@@ -160,6 +160,19 @@ def test_a_changed_job_keeps_its_unique_key(world: World) -> None:
     assert world.engine.check() == []
 
 
+def test_jobs_that_come_and_stay_in_one_call_are_all_listed(world: World) -> None:
+    """One job enters an index that the next one leaves and enters again."""
+    ready, scheduled = world.put(), world.put(run_in_ms=1_000)
+    changes = [JobChange(id=id, run_in_ms=2_000) for id in (ready, scheduled)]
+    assert world.engine.change_jobs(changes) == [DONE, DONE]
+    assert world.engine.check() == []
+    in_line = world.put()
+    changes = [JobChange(id=ready, run_in_ms=0), JobChange(id=in_line, payload=b"new")]
+    assert world.engine.change_jobs(changes) == [DONE, DONE]
+    assert world.engine.check() == []
+    assert set(ids_of(world.claim())) == {ready, in_line}
+
+
 def test_changes_of_one_job_in_one_call_follow_each_other(world: World) -> None:
     id = world.put()
     changes = [JobChange(id=id, queue=queue) for queue in ("a", "b", "a", "c")]

@@ -60,17 +60,14 @@ local function change(id, record, head, body, seen_body)
   return 'done'
 end
 
-local heads, ids, seen, reply = {}, {}, {}, {}
+local heads, ids, reply = {}, {}, {}
 for at = 4, #ARGV, 3 do
   heads[#heads + 1] = cmsgpack.unpack(ARGV[at])
   ids[#ids + 1] = heads[#heads][1]
 end
 fetch(ids)
 for number, id in ipairs(ids) do
-  if seen[id] then
-    flush()  -- otherwise its index entries of before and after would be mixed up
-  end
-  seen[id] = true
+  flush()  -- a job may leave an index that another one entered: gathered writes would be mixed up
   reply[number] = change(id, load(id), heads[number], ARGV[3 * number + 2], ARGV[3 * number + 3])
 end
 settle()
