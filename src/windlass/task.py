@@ -85,8 +85,8 @@ DEFAULT_PRIORITY: Final = 0
 #: Names for other parts of windlass, which `dir(task)` leaves out.
 _INTERNAL: Final = frozenset(
     {
-        *("codec", "codecs", "declared_schedule", "entry", "home", "is_async", "runs_alone"),
-        *("takes_context", "unfit_for_schedules"),
+        *("codec", "codecs", "declared_schedule", "entry", "home", "hooks", "is_async"),
+        *("runs_alone", "takes_context", "unfit_for_schedules"),
     }
 )
 _NO_MOMENT: Final = Moment()

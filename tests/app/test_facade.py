@@ -96,13 +96,13 @@ def test_a_shell_completes_the_public_names_only() -> None:
         *("schedules", "settings", "stats", "task", "task_named", "tasks", "worker", "workers"),
     ]
     assert dir(task) == [
-        *("aenqueue", "aenqueue_many", "aliases", "app", "bind", "enqueue", "enqueue_many"),
-        *("function", "headers", "job", "name", "priority", "queue", "requires", "result_ttl_ms"),
-        *("retry", "timeout_ms", "unique", "using"),
+        *("aenqueue", "aenqueue_many", "aliases", "apause", "app", "aresume", "bind", "enqueue"),
+        *("enqueue_many", "function", "headers", "job", "name", "pause", "priority", "queue"),
+        *("requires", "result_ttl_ms", "resume", "retry", "timeout_ms", "unique", "using"),
     ]
     assert dir(app.job("01m7gk6tx900smjc57av0rnpgb")) == [
-        *("acancel", "aedit", "ainfo", "aresult", "aretry", "cancel", "created", "edit", "id"),
-        *("info", "result", "retry", "task"),
+        *("acancel", "aedit", "ainfo", "amove", "aresult", "aretry", "arun_now", "cancel"),
+        *("created", "edit", "id", "info", "move", "result", "retry", "run_now", "task"),
     ]
 
 
