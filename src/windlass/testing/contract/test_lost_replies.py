@@ -203,12 +203,10 @@ def retry(world: World) -> tuple[Call, object]:
 
 
 def change_jobs(world: World) -> tuple[Call, object]:
-    ids = [world.put(), world.put(run_in_ms=9)]
-    changes = [
-        JobChange(id=id, seen=world.get(id).revision, payload=b"other", queue="x", run_in_ms=0)
-        for id in ids
-    ]
-    return lambda: world.engine.change_jobs(changes), [ChangeCode.REFUSED] * 2
+    id = world.put(run_in_ms=9)
+    seen = world.get(id).revision
+    change = JobChange(id=id, seen=seen, payload=b"other", queue="x", run_in_ms=0)
+    return lambda: world.engine.change_jobs([change]), [ChangeCode.REFUSED]
 
 
 def change_jobs_that_were_not_seen(world: World) -> tuple[Call, object]:
