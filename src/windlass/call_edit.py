@@ -1,7 +1,7 @@
 """Replace the arguments of a stored job.
 
 `edited_payload` encodes the new arguments as an enqueue would, and keeps the headers and options of
-the stored call. The unique key of the job stays: the engine holds it, whatever the arguments are.
+the stored call. The unique key of the job stays: the engine holds it for any arguments.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ def warn_once(task: str, template: str, why: str) -> None:
 
 
 def _shown(value: object) -> str:
-    """The value for a message, whatever its `__repr__` does."""
+    """Format the value for a message, even if its `__repr__` raises."""
     try:
         return repr(value)
     except Exception:  # noqa: BLE001  # code of the user may raise anything

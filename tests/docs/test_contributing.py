@@ -25,6 +25,8 @@ THREADS = {
     "Finish": ("windlass-fetcher",),
     "Result": ("MainThread", "windlass-results"),
 }
+#: At most this many jobs are traced until all files of the page are seen.
+JOBS = 50
 
 
 def test_every_package_is_in_the_tree() -> None:
@@ -42,20 +44,30 @@ def test_every_file_that_is_named_exists() -> None:
 
 
 def test_the_path_of_a_job_is_the_one_it_takes(tmp_path: Path) -> None:
-    with Windlass(f"sqlite:///{tmp_path}/jobs.db") as app:
-        task = app.task(name="add")(add)
-        with traced() as calls, app.worker():
-            for number in range(3):  # the first job finds its worker starting, and claims at once
-                assert task.enqueue(number, 1).result(timeout=30) == number + 1
     steps = re.findall(
         r"^\d\. \*\*(\w+)\*\*: (.*?)(?=^\d\. |^A \[test\])", read(PAGE), re.MULTILINE | re.DOTALL
     )
     assert [name for name, _ in steps] == list(THREADS)
-    for name, text in steps:
-        taken = {file for thread, file in calls if thread.startswith(THREADS[name])}
-        told = set(re.findall(r"`([\w/]+\.py)`", text))
-        assert told
-        assert told <= taken, (name, told - taken)
+    told = {name: set(re.findall(r"`([\w/]+\.py)`", text)) for name, text in steps}
+    assert all(told.values())
+    with Windlass(f"sqlite:///{tmp_path}/jobs.db") as app:
+        task = app.task(name="add")(add)
+        with traced() as calls, app.worker():
+            # A job that finds its worker busy takes no wake-up: some jobs may take a shorter path.
+            for number in range(JOBS):
+                assert task.enqueue(number, 1).result(timeout=30) == number + 1
+                if not any(untaken(told, calls).values()):
+                    break
+    assert untaken(told, calls) == {name: set() for name in THREADS}
+
+
+def untaken(told: dict[str, set[str]], calls: set[tuple[str, str]]) -> dict[str, set[str]]:
+    """The files of each step that no job has passed yet."""
+    seen = calls.copy()  # other threads add to it
+    return {
+        name: files - {file for thread, file in seen if thread.startswith(THREADS[name])}
+        for name, files in told.items()
+    }
 
 
 def add(a: int, b: int) -> int:
