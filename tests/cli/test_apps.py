@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.app.hand import Hand
+from tests.cli.conftest import Typing
 from tests.cli.forks import SCRIPT
 from tests.cli.shell import Shell
+from tests.contract.variants import fresh_url
 from tests.docs.transcript import Worker
-from windlass import Windlass
+from windlass import State, Windlass
 
 
 @pytest.fixture
@@ -73,3 +76,52 @@ def test_a_fork_says_what_a_fresh_process_says(
     """Check the fixtures that most tests of the command line use."""
     app.tasks["tasks.add"].enqueue(1)
     assert shell.type(*typed) == shell.type_afresh(*typed)
+
+
+# ------------------------------------------------------------------------------ an app and a url
+
+
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis"])
+def test_an_app_with_a_url_is_loaded(tmp_path: Path, type_here: Typing, variant: str) -> None:
+    """`--url` replaces only the url of the app."""
+    (tmp_path / "elsewhere").mkdir()
+    url = fresh_url(variant, tmp_path / "elsewhere")
+    both = ("--url", url, "--app", "tasks:app")
+    with Windlass(url) as app:
+        job = app.task_named("tasks.add").enqueue(1, 2)
+        Hand(app).bury(ValueError("no"))
+        assert job.id in type_here("job", "list", "--task", "add", *both).out
+        ran = type_here("dead", "retry", job.id, "--args", "[3, 4]", *both)
+        assert ran.code == 0, ran.err
+        assert job.info().state is State.READY
+        assert type_here("queue", "pause", "mail", *both).code == 0
+        assert app.queue("mail").info().paused
+    told = type_here("doctor", *both).out
+    assert "tasks:app, 4 tasks" in told
+    assert not (tmp_path / "jobs.db").exists()
+
+
+def test_a_wrong_app_with_a_url_is_refused(shell: Shell, app: Windlass) -> None:
+    app.engine.migrate()
+    ran = shell.type("status", "--url", shell.url, "--app", "no.such:app")
+    assert ran.code == 2
+    assert "There is no module no." in ran.err
+
+
+def test_modules_of_an_app_with_a_url_are_included(shell: Shell, app: Windlass) -> None:
+    app.engine.migrate()
+    text = "from windlass import Windlass\napp = Windlass(include=['no_such_module'])\n"
+    (shell.folder / "lone.py").write_text(text, encoding="utf-8")
+    ran = shell.type("job", "list", "--url", shell.url, "--app", "lone:app")
+    assert ran.code == 2
+    assert "The module no_such_module" in ran.err
+    assert "This command works without the app as well: give --url URL and no --app." in ran.err
+
+
+def test_a_url_alone_needs_no_app(shell: Shell, app: Windlass, project: Path) -> None:
+    """Not even one that a pyproject.toml or the environment names: it may be broken."""
+    app.engine.migrate()
+    (shell.folder / "tasks.py").write_text("1 / 0", encoding="utf-8")
+    assert shell.type("status", "--url", shell.url).code == 0
+    assert shell.type("status", "--url", shell.url, WINDLASS_APP="tasks:app").code == 0
+    assert "no app was given" in shell.type("doctor", "--url", shell.url).out

@@ -14,7 +14,7 @@ import click
 
 from windlass.app import Windlass
 from windlass.cli.support.checks import examine_answers, examine_jobs, examine_program
-from windlass.cli.support.connection import connect, find_app_path
+from windlass.cli.support.connection import connect, find_optional_app_path
 from windlass.cli.support.output import (
     FAILED,
     USAGE,
@@ -46,7 +46,7 @@ def doctor(app_path: str | None, url: str | None, as_json: bool) -> int:
     try:
         with connect(app_path, url, or_its_server=True) as app:
             location = app.engine.location
-            path = None if url is not None else find_app_path(app_path)
+            path = find_optional_app_path(app_path, url)
             findings, code = _examine(app, "" if path is None else path.target)
     except USAGE_ERRORS as error:
         subject = "settings" if isinstance(error, SettingError) else "app"

@@ -3,9 +3,9 @@
 1. The app is `--app module:attr`, else `WINDLASS_APP`, else `[tool.windlass] app` of the nearest
    pyproject.toml. A url is never read from that file: it may contain a password.
 2. `connect`, and `connected` as a decorator, are for commands that read or change stored data. They
-   need no app: `--url` or `WINDLASS_URL` is enough. With an app they know all its tasks, as a
-   worker does. They never create a database: with a mistyped path, an empty database would report
-   that all is well.
+   need no app: `--url` or `WINDLASS_URL` is enough, and with `--url` only an app that `--app` names
+   is imported. With an app they know all its tasks, as a worker does. They never create a
+   database: with a mistyped path, an empty database would report that all is well.
 3. `connect_to_enqueue` imports the app and its tasks, and may create a database.
 4. The url is `--url`, else that of the code of the app, else `WINDLASS_URL`. A message reports an
    ignored `WINDLASS_URL`.
@@ -60,6 +60,12 @@ def find_app_path(given: str | None) -> AppPath | None:
     return _from_pyproject()
 
 
+def find_optional_app_path(given: str | None, url: str | None) -> AppPath | None:
+    """Find the app of a command that works without one. `--url` without `--app` is the way to look
+    at jobs when the app cannot be imported."""
+    return None if url is not None and given is None else find_app_path(given)
+
+
 def require_app_path(given: str | None) -> AppPath:
     path = find_app_path(given)
     if path is None:
@@ -98,7 +104,7 @@ def _import_to_look(path: AppPath) -> Windlass:
     try:
         load_tasks(app)
     except WindlassError as error:
-        error.add_note("This command works without the app as well: give --url URL instead.")
+        error.add_note("This command works without the app as well: give --url URL and no --app.")
         raise
     return app
 
@@ -184,9 +190,11 @@ def connect(
 ) -> Iterator[Windlass]:
     """Connect to the engine of a command. With only a url, use an app without tasks. Refuse an
     engine that was never used, unless the command may look at an empty server."""
-    path = None if url is not None else find_app_path(app_path)
+    path = find_optional_app_path(app_path, url)
+    url = url and absolute_url(url)  # first: importing the app may change the folder
     app = Windlass(url) if path is None else _import_to_look(path)
     if path is not None:
+        _replace_url(app, url)
         _tell_overruled(app)
     _require_engine(app)
     file = _sqlite_file(app.settings.url)
@@ -216,13 +224,17 @@ def connect_to_enqueue(app_path: str | None, url: str | None) -> Iterator[Windla
     """Import the app with its tasks. `url` overrides the url of the app."""
     url = url and absolute_url(url)  # first: importing the app may change the folder
     app = import_app_and_tasks(require_app_path(app_path))
-    if url is not None:
-        app.close()  # the module of the app may have opened the engine
-        app.settings = override_url(app.settings, url)
+    _replace_url(app, url)
     _tell_overruled(app)
     _require_engine(app)
     yield app
     app.close()
+
+
+def _replace_url(app: Windlass, url: str | None) -> None:
+    if url is not None:
+        app.close()  # the module of the app may have opened the engine
+        app.settings = override_url(app.settings, url)
 
 
 def override_url(settings: Settings, url: str) -> Settings:
