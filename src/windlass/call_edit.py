@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from windlass.core.foreign_words import nearest
+from windlass.core.foreign_words import suggest_dotted
 from windlass.core.serialization.codec import check_size, encode_plain
 from windlass.core.serialization.envelope import Envelope
 from windlass.dead_letter import log_summary
@@ -34,10 +34,10 @@ def require_task(app: Windlass, record: JobRecord) -> Task[..., Any]:
     if record.task not in known:
         raise InvalidTask(
             f"The arguments of job {record.id} were not replaced: this app has no task "
-            f"{record.task}, so they cannot be checked.{nearest(record.task, known)} Import the "
-            "module that declares it, or name it in Windlass(include=[...]). Without the code, "
-            f"app.task_named({record.task!r}).enqueue(...) makes a new job, and `windlass job edit "
-            f"{record.id} --args ... --unchecked` changes this one."
+            f"{record.task}, so they cannot be checked.{suggest_dotted(record.task, known)} "
+            "Import the module that declares it, or name it in Windlass(include=[...]). Without "
+            f"the code, app.task_named({record.task!r}).enqueue(...) makes a new job, and "
+            f"`windlass job edit {record.id} --args ... --unchecked` changes this one."
         )
     return known[record.task]
 

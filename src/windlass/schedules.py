@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from windlass.core.durations import instant, instant_ms
+from windlass.core.foreign_words import nearest_dotted
 from windlass.core.schedules import state
 from windlass.core.schedules.declarations import REMOVABLE_MS, is_abandoned
 from windlass.core.schedules.state import Note, ScheduleEntry
@@ -216,15 +217,13 @@ def _get(engine: Engine, name: str) -> ScheduleInfo:
 def _read(engine: Engine, name: str) -> ScheduleRecord:
     (record,) = engine.get_schedules([name])
     if record is None:
-        raise ScheduleNotFound(name, engine.location, _nearest(engine, name))
+        raise ScheduleNotFound(name, engine.location, nearest_dotted(name, schedule_names(engine)))
     return record
 
 
-def _nearest(engine: Engine, name: str) -> str:
-    import difflib  # slow to import, and needed only after a mistake
-
-    known = [record.name for record in islice(_records(engine), 1_000)]
-    return next(iter(difflib.get_close_matches(name, known, n=1)), "")
+def schedule_names(engine: Engine) -> Iterator[str]:
+    """The names of the first schedules: for suggestions, and to complete a short name."""
+    return (record.name for record in islice(_records(engine), 1_000))
 
 
 def _save(engine: Engine, name: str, entry: ScheduleEntry) -> None:

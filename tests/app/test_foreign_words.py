@@ -10,7 +10,14 @@ import pytest
 from windlass import Every, Retry, SettingError, State, Task, Windlass
 from windlass.client.options import CallOptions
 from windlass.context import Context
-from windlass.core.foreign_words import ATTRIBUTES, OF_APPS, OF_CONTEXTS, OF_JOBS, OF_SETTINGS
+from windlass.core.foreign_words import (
+    ATTRIBUTES,
+    OF_APPS,
+    OF_CONTEXTS,
+    OF_JOBS,
+    OF_SETTINGS,
+    nearest_dotted,
+)
 from windlass.core.serialization.signature import OPTIONS
 from windlass.settings import SETTINGS
 
@@ -198,3 +205,27 @@ def test_settings_of_other_libraries(name: str, said: str) -> None:
     make: Any = Windlass
     with pytest.raises(SettingError, match=said):
         make(**{name: "redis://localhost"})
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("chrage", "shop.orders.charge"),
+        ("orders.chrage", "shop.orders.charge"),
+        ("shop.order.charge", "shop.orders.charge"),
+        ("shop.card.charge", "shop.cards.charge"),
+        ("billing.confrim_order", "shop.orders.confirm_order"),
+        ("shop.tasks.dup.ghost", ""),
+        ("shop.orders.pay", ""),
+        ("", ""),
+    ],
+)
+def test_dotted_names_are_compared_by_their_ends(name: str, found: str) -> None:
+    known = [
+        "shop.orders.charge",
+        "shop.orders.confirm_order",
+        "shop.cards.charge",
+        "shop.tasks.mail.nightly",
+    ]
+    assert nearest_dotted(name, known) == found
+    assert nearest_dotted(name, []) == ""

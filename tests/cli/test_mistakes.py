@@ -128,7 +128,8 @@ LATER = {
         2,
         APP,
     ),
-    "unknown task": Mistake(("enqueue", "tasks.ad"), "Did you mean 'tasks.add'?", 2, APP),
+    "unknown task": Mistake(("enqueue", "tasks.ad"), "Did you mean tasks.add?", 2, APP),
+    "unknown end of a task": Mistake(("enqueue", "rimend"), "Did you mean tasks.remind?", 2, APP),
     "missing argument": Mistake(
         ("enqueue", "tasks.add"), "tasks.add(): missing a required argument: 'a'.", 2, APP
     ),

@@ -245,6 +245,7 @@ COMMANDS: Final = [
         _without_driver,
     ),
     Mistake("a misspelt task", "windlass enqueue shop.resise --app shop:app --args '[\"a\"]'"),
+    Mistake("a misspelt end of a task", "windlass job list --task resise --app shop:app", _stored),
     Mistake("a missing argument", "windlass enqueue shop.resize --app shop:app"),
     Mistake(
         "an argument of another type",

@@ -212,3 +212,23 @@ def nearest(name: str, known: Iterable[str], prefix: str = "", *, alike: float =
 
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=alike)
     return f" Did you mean {prefix}{matches[0]}?" if matches else ""
+
+
+def nearest_dotted(name: str, known: Iterable[str], *, alike: float = 0.6) -> str:
+    """Find the known dotted name most similar to `name`, which may be the end of one; "" if none
+    is. The last parts must be similar: names of one module have a long common beginning."""
+    import difflib  # slow to import, and needed only after a mistake
+
+    def similarity(one: str) -> tuple[float, float]:
+        end = ".".join(one.split(".")[-name.count(".") - 1 :])
+        lasts = difflib.SequenceMatcher(None, one.rpartition(".")[2], name.rpartition(".")[2])
+        return lasts.ratio(), difflib.SequenceMatcher(None, end, name).ratio()
+
+    likeness, found = max(((similarity(one), one) for one in known), default=((0.0, 0.0), ""))
+    return found if likeness[0] >= alike else ""
+
+
+def suggest_dotted(name: str, known: Iterable[str]) -> str:
+    """`nearest_dotted` as a question, or nothing."""
+    found = nearest_dotted(name, known)
+    return f" Did you mean {found}?" if found else ""

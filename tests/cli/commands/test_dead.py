@@ -198,6 +198,8 @@ def test_a_choice_that_fits_none_is_a_mistake(
     ran = type_here("dead", verb, "--task", "tasks.othr", "--yes", "--url", shell.url)
     assert (ran.code, ran.out) == (1, "")
     assert "No dead jobs of the task tasks.othr. Did you mean tasks.other? Nothing was" in ran.err
+    ran = type_here("dead", verb, "--task", "othr", "--yes", "--url", shell.url)
+    assert "No dead jobs of the task othr. Did you mean tasks.other? Nothing was" in ran.err
     ran = type_here("dead", verb, "--fingerprint", "zzz", "--url", shell.url)
     assert (ran.code, ran.out) == (1, "")
     assert "No dead jobs with the fingerprint zzz. " in ran.err

@@ -226,3 +226,21 @@ def test_on_a_terminal_it_asks(
     assert app.queue("default").info().jobs == {State.SCHEDULED: 3}
     monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
     assert type_here(*command).out == "2 jobs started.\n"
+
+
+def test_an_unknown_task_is_reported(app: Windlass, shell: Shell, type_here: Typing) -> None:
+    """With an app: without one, no task is known."""
+    app.tasks["tasks.add"].enqueue(1)
+    asked = "Unknown task ad: the app does not declare it, and it has no jobs. "
+    asked += "Did you mean tasks.add?\n"
+    for command, said in (
+        (("list",), f"No such jobs. {asked}"),
+        (("run-now",), asked),
+        (("move", "--queue", "default"), asked),
+    ):
+        ran = type_here("job", *command, "--task", "ad", "--app", "tasks:app")
+        assert (ran.code, ran.err.endswith(said)) == (0, True), ran.err
+        ran = type_here("job", *command, "--task", "ad", "--url", shell.url)
+        assert (ran.code, "Unknown" in ran.err) == (0, False)
+    listed = ("job", "list", "--task", "add", "--state", "dead", "--app", "tasks:app")
+    assert type_here(*listed).err == "No such jobs.\n"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Typing
 from tests.cli.shell import Shell
+from tests.contract.variants import fresh_url
 from windlass import Cron, Every, State, Windlass
 from windlass.engine.contract import Filter, ScheduleChange
 
@@ -79,6 +82,28 @@ def test_run_pause_resume_and_remove(shell: Shell, app: Windlass, nightly: str) 
     assert [info.name for info in app.schedules.list()] == [nightly]
     ran = shell.type("schedule", "remove", nightly, "--yes", "--url", shell.url)
     assert (ran.code, app.schedules.list()) == (0, [])
+
+
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis"])
+def test_the_end_of_a_name_is_enough(tmp_path: Path, type_here: Typing, variant: str) -> None:
+    url = fresh_url(variant, tmp_path)
+    with Windlass(url) as app:
+        call = app.task_named("add").bind(1)
+        for name in ("shop.tasks.nightly", "shop.tasks.tick", "shop.mail.tick"):
+            app.schedules.save(name, call, Every("1h"))
+        assert type_here("schedule", "pause", "nightly", "--url", url).code == 0
+        assert app.schedules.get("shop.tasks.nightly").state == "paused"
+        for command in ("run", "next", "resume"):
+            assert type_here("schedule", command, "tasks.nightly", "--url", url).code == 0
+        told = type_here("schedule", "run", "tick", "--url", url)
+        assert told.code == 2
+        assert "'tick' is short for several schedules: shop.mail.tick, shop.tasks.tick." in told.err
+        told = type_here("schedule", "run", "nigtly", "--url", url)
+        assert told.code == 1
+        assert "Did you mean shop.tasks.nightly?" in told.err
+        assert "Did you mean" not in type_here("schedule", "run", "shop.tasks.gh", "--url", url).err
+        assert type_here("schedule", "remove", "mail.tick", "--yes", "--url", url).code == 0
+        assert len(app.schedules.list()) == 2
 
 
 @pytest.mark.parametrize("command", ["next", "run", "pause", "resume", "remove"])

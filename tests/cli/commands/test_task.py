@@ -60,6 +60,49 @@ def test_a_task_of_an_included_module_is_known(app: Windlass, shell: Shell) -> N
     assert app.engine.paused_tasks() == ["extra.sing"]
 
 
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis"])
+def test_the_end_of_a_name_is_enough(tmp_path: Path, type_here: Typing, variant: str) -> None:
+    url = fresh_url(variant, tmp_path)
+    both = (*APP, "--url", url)
+    with Windlass(url) as app:
+        app.task_named("shop.orders.charge").enqueue()
+        for command, paused in (("pause", ["tasks.add"]), ("resume", [])):
+            ran = type_here("task", command, "add", "--json", *both)
+            assert ran.json["task"] == "tasks.add"
+            assert app.engine.paused_tasks() == paused
+        app.task_named("shop.orders.charge").pause()
+        ran = type_here("task", "resume", "orders.charge", "--url", url)  # known by its pause
+        assert ran.out == "The task shop.orders.charge is open.\n"
+        assert app.engine.paused_tasks() == []
+
+
+def test_an_ambiguous_end_lists_the_candidates(app: Windlass, shell: Shell) -> None:
+    app.engine.migrate()
+    text = """
+from windlass import Windlass
+app = Windlass("sqlite:///jobs.db")
+for name in ("shop.orders.charge", "shop.cards.charge"):
+    @app.task(name=name)
+    def charge(): ...
+"""
+    (shell.folder / "shop.py").write_text(text, encoding="utf-8")
+    for command in ("pause", "resume"):
+        ran = shell.type("task", command, "charge", "--app", "shop:app")
+        assert ran.code == 2
+        several = "'charge' is short for several tasks: shop.cards.charge, shop.orders.charge."
+        assert several in ran.err
+    assert shell.type("task", "pause", "orders.charge", "--yes", "--app", "shop:app").code == 0
+    assert app.engine.paused_tasks() == ["shop.orders.charge"]
+
+
+def test_an_unknown_task_is_not_resumed(app: Windlass, shell: Shell, type_here: Typing) -> None:
+    app.engine.migrate()
+    ran = type_here("task", "resume", "ad", *APP)
+    assert (ran.code, ran.out) == (1, "")
+    assert "Unknown task ad: " in ran.err
+    assert "Did you mean tasks.add? Nothing was resumed." in ran.err
+
+
 @pytest.mark.slow  # enqueues many jobs
 @pytest.mark.parametrize("variant", ["sqlite-file", "redis", "redis-4"])
 def test_ten_thousand_jobs_are_resumed(tmp_path: Path, type_here: Typing, variant: str) -> None:

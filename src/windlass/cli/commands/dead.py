@@ -34,7 +34,7 @@ from windlass.cli.support.parameters import (
 from windlass.cli.support.records import describe, print_record
 from windlass.cli.support.task_names import stored_name
 from windlass.cli.support.wording import age, count, program, summary_of
-from windlass.core.foreign_words import nearest
+from windlass.core.foreign_words import suggest_dotted
 from windlass.core.quantities import per_second
 from windlass.core.states import State
 from windlass.dead_letter import DeadGroup, DeadLetter
@@ -215,7 +215,7 @@ def _none(app: Windlass, choice: Choice) -> str:
     if not choice:
         return "No dead jobs."
     task, known = choice.get("task", ""), {*app.tasks, *(one.task for one in app.dead.groups())}
-    hint = nearest(task, known) if task and task not in known else ""
+    hint = suggest_dotted(task, known) if task and task not in known else ""
     if "fingerprint" in choice and not hint:
         hint = f" `{program()} dead list --group` shows all groups."
     return f"No dead jobs {_said(choice)}.{hint}"

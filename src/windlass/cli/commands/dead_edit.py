@@ -19,7 +19,7 @@ import msgspec
 from windlass.app import Windlass
 from windlass.cli.support.calls import parse, require_fit
 from windlass.cli.support.wording import sentence
-from windlass.core.foreign_words import nearest
+from windlass.core.foreign_words import suggest_dotted
 from windlass.core.serialization.envelope import unpack
 from windlass.engine.contract import JobRecord
 from windlass.errors import DecodeError, EncodeError, MissingDecoder
@@ -50,9 +50,9 @@ def _require_task(app: Windlass, record: JobRecord) -> Task[..., Any]:
     if task is None:
         raise click.UsageError(
             f"The arguments cannot be checked: the task {record.task} is not known here."
-            f"{nearest(record.task, app.known_tasks)} Name the app that declares it with --app; "
-            "after a rename, add this name to the aliases of the task. --unchecked stores the "
-            "arguments without the check."
+            f"{suggest_dotted(record.task, app.known_tasks)} Name the app that declares it with "
+            "--app; after a rename, add this name to the aliases of the task. --unchecked stores "
+            "the arguments without the check."
         )
     return task
 

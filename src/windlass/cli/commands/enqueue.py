@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import difflib
 from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
@@ -25,6 +24,7 @@ from windlass.cli.support.task_names import full_name
 from windlass.cli.support.wording import program, sentence, summary_of
 from windlass.client.options import HIGHEST_PRIORITY, LOWEST_PRIORITY, CallOptions
 from windlass.core.failures import FailureText
+from windlass.core.foreign_words import suggest_dotted
 from windlass.core.states import State
 from windlass.errors import (
     DecodeError,
@@ -159,8 +159,7 @@ def _parse(option: str, text: str, kind: Any, example: str) -> Any:
 def _find_task(app: Windlass, name: str) -> Task[..., Any]:
     task = app.known_tasks.get(full_name(app, name))
     if task is None:
-        near = difflib.get_close_matches(name, app.tasks, n=1, cutoff=0.4)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = suggest_dotted(name, app.tasks)
         known = ", ".join(sorted(app.tasks)) or "none"
         raise InvalidTask(f"The app has no task {name!r}.{hint} It has: {known}.")
     return task

@@ -22,7 +22,7 @@ from windlass.cli.support.parameters import (
     queue_name,
 )
 from windlass.cli.support.records import describe, print_record
-from windlass.cli.support.task_names import stored_name
+from windlass.cli.support.task_names import stored_name, why_unknown
 from windlass.cli.support.verdicts import exit_code, print_codes
 from windlass.cli.support.wording import age, count, span
 from windlass.core.foreign_words import nearest
@@ -111,10 +111,12 @@ def list_(
 
 
 def _ask_after(app: Windlass, task: str | None, queue: str | None) -> str:
-    """Suggest a known name for an unknown task or queue."""
+    """Report an unknown task, or suggest a known name for an unknown queue."""
+    unknown = why_unknown(app, task) if task and app.tasks else ""
+    if unknown:
+        return f" {unknown}"
     queues = {queue_of(line) for line in app.engine.stats().queues}
-    asked = nearest(task, app.tasks) if task and task not in app.tasks else ""
-    return asked or (nearest(queue, queues) if queue and queue not in queues else "")
+    return nearest(queue, queues) if queue and queue not in queues else ""
 
 
 def _row(info: JobInfo) -> tuple[object, ...]:

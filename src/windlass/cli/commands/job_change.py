@@ -29,7 +29,7 @@ from windlass.cli.support.parameters import (
     queue_name,
     yes_option,
 )
-from windlass.cli.support.task_names import stored_name
+from windlass.cli.support.task_names import stored_name, why_unknown
 from windlass.cli.support.verdicts import exit_code, print_codes
 from windlass.cli.support.wording import count
 from windlass.core.queues.labels import queue_of
@@ -233,6 +233,10 @@ class _Bulk(NamedTuple):
         report({self.done: changed.done}, f"{count(changed.done, 'job')} {self.done}.", as_json)
         if changed.left:
             say(f"{count(changed.left, 'job')} skipped: changed meanwhile.")
+        task = self.choice.get("task")
+        unknown = why_unknown(app, task) if task and app.tasks and not number else ""
+        if unknown:
+            say(unknown)
         if ended.was_stopped:
             raise click.ClickException(
                 "Stopped: the other jobs are unchanged. Run the same command to continue."

@@ -12,6 +12,7 @@ from windlass.cli.support.connection import connected
 from windlass.cli.support.group import SuggestingGroup
 from windlass.cli.support.output import print_json, print_list, print_table, report, say
 from windlass.cli.support.parameters import WholeNumber, json_option, yes_option
+from windlass.cli.support.task_names import schedule_name
 from windlass.cli.support.wording import age
 from windlass.errors import DecodeError
 
@@ -23,7 +24,8 @@ _name = click.argument("name", metavar="NAME")
 
 @click.group(cls=SuggestingGroup)
 def schedule() -> None:
-    """List schedules; pause, resume, run or remove them.
+    """List schedules; pause, resume, run or remove them. The end of a name is enough, such as
+    `nightly` for shop.tasks.nightly, if no other schedule has that end.
 
     \b
     windlass schedule list --app shop.tasks:app
@@ -90,6 +92,7 @@ def next_(app: Windlass, name: str, number: int, as_json: bool) -> None:
     \b
     windlass schedule next nightly -n 5
     """
+    name = schedule_name(app, name)
     info = app.schedules.get(name)
     zone_name, zone = _zone_of(info)
     runs = info.upcoming(number)
@@ -132,7 +135,7 @@ def run(app: Windlass, name: str, as_json: bool) -> None:
     \b
     windlass schedule run nightly
     """
-    job = app.schedules.run_now(name)
+    job = app.schedules.run_now(schedule_name(app, name))
     report({"id": job.id, "task": job.task}, job.id, as_json)
 
 
@@ -146,6 +149,7 @@ def pause(app: Windlass, name: str, as_json: bool) -> None:
     \b
     windlass schedule pause nightly
     """
+    name = schedule_name(app, name)
     app.schedules.pause(name)
     info = app.schedules.get(name)
     report(_described(info), f"The schedule {name} is paused.", as_json, err=True)
@@ -161,6 +165,7 @@ def resume(app: Windlass, name: str, as_json: bool) -> None:
     \b
     windlass schedule resume nightly
     """
+    name = schedule_name(app, name)
     app.schedules.resume(name)
     info = app.schedules.get(name)
     next_run = age(info.next_at) or "none"
@@ -178,6 +183,7 @@ def remove(app: Windlass, name: str, yes: bool) -> None:
     \b
     windlass schedule remove nightly --yes
     """
+    name = schedule_name(app, name)
     with suppress(DecodeError):  # an unreadable schedule can be removed
         app.schedules.get(name)
     if not yes:

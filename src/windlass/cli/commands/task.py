@@ -5,18 +5,17 @@ from __future__ import annotations
 import click
 
 from windlass.app import Windlass
-from windlass.app_loader import load_tasks
 from windlass.cli.support.connection import connected
 from windlass.cli.support.group import SuggestingGroup
 from windlass.cli.support.output import report, say
 from windlass.cli.support.parameters import json_option
-from windlass.core.foreign_words import nearest
-from windlass.engine.contract import Filter
+from windlass.cli.support.task_names import pausable_name, why_unknown
 
 
 @click.group(cls=SuggestingGroup, short_help="Pause or resume tasks.")
 def task() -> None:
-    """Pause or resume a task, in all its queues. `windlass tasks` lists the tasks of an app.
+    """Pause or resume a task, in all its queues. `windlass tasks` lists the tasks of an app. The
+    end of a name is enough, such as `charge` for shop.tasks.charge, if no other task has that end.
 
     \b
     windlass task pause shop.tasks.charge
@@ -36,7 +35,12 @@ def pause(app: Windlass, name: str, yes: bool, as_json: bool) -> None:
     \b
     windlass task pause shop.tasks.charge
     """
-    _require_known(name, app, yes=yes)
+    name = pausable_name(app, name)
+    unknown = _why_unknown(app, name)
+    if unknown and not yes:
+        raise click.ClickException(f"{unknown} Give --yes to pause it anyway.")
+    if unknown:
+        say(unknown)
     app.task_named(name).pause()
     report({"task": name, "paused": True}, f"The task {name} is paused.", as_json)
 
@@ -51,20 +55,16 @@ def resume(app: Windlass, name: str, as_json: bool) -> None:
     \b
     windlass task resume shop.tasks.charge
     """
-    _require_known(name, app, yes=True)  # an unknown task is not paused
+    name = pausable_name(app, name)
+    unknown = _why_unknown(app, name)
+    if unknown and app.tasks:  # without the app, only a task with jobs or with a pause is known
+        raise click.ClickException(f"{unknown} Nothing was resumed.")
+    if unknown:
+        say(unknown)
     app.task_named(name).resume()
     report({"task": name, "paused": False}, f"The task {name} is open.", as_json)
 
 
-def _require_known(name: str, app: Windlass, *, yes: bool) -> None:
-    """Refuse an unknown task unless `yes`: it is probably a typo. A task is also known by its jobs
-    and by its pause."""
-    load_tasks(app)
-    known = {*app.known_tasks, *app.engine.paused_tasks()}
-    if name in known or app.engine.find(Filter(task=name), None, 1).records:
-        return
-    unknown = f"Unknown task {name}: the app does not declare it, and it has no jobs."
-    question = nearest(name, known)
-    if not yes:
-        raise click.ClickException(f"{unknown}{question} Give --yes to pause it anyway.")
-    say(f"{unknown}{question}")
+def _why_unknown(app: Windlass, name: str) -> str:
+    """A task is also known by its pause."""
+    return why_unknown(app, name, app.engine.paused_tasks())

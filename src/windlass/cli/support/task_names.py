@@ -1,8 +1,10 @@
-"""Find a task by a short name: `send_mail` for `shop.tasks.send_mail`.
+"""Find a task or a schedule by a short name: `send_mail` for `shop.tasks.send_mail`.
 
 1. `full_name` completes a name that is the end of one task of the app.
 2. `stored_name` does so for a filter of stored jobs, whose task may belong to another app: a name
    that stored jobs have is never completed.
+3. `why_unknown` reports a task that neither the app nor a stored job has: probably a typo.
+4. `schedule_name` completes the name of a schedule.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ from collections.abc import Iterable
 
 from windlass.app import Windlass
 from windlass.cli.support.records import find_all
+from windlass.core.foreign_words import suggest_dotted
 from windlass.core.states import State
 from windlass.engine.contract import Filter
 from windlass.errors import InvalidTask
+from windlass.schedules import schedule_names
 
 
 def full_name(app: Windlass, name: str) -> str:
@@ -24,11 +28,7 @@ def full_name(app: Windlass, name: str) -> str:
     if name in app.known_tasks:
         return name
     found = _ending(name, app.tasks) or _ending(name, app.known_tasks)
-    if len(found) > 1:
-        raise InvalidTask(
-            f"{name!r} is short for several tasks: {', '.join(found)}. Give one of these names."
-        )
-    return found[0] if found else name
+    return _only(name, found, "tasks")
 
 
 def stored_name(app: Windlass, name: str, state: State | None = None) -> str:
@@ -36,6 +36,40 @@ def stored_name(app: Windlass, name: str, state: State | None = None) -> str:
     if name in app.known_tasks or any(find_all(app.engine, Filter(state=state, task=name))):
         return name
     return full_name(app, name)
+
+
+def pausable_name(app: Windlass, name: str) -> str:
+    """The same for a task to pause or resume. A task may be known only by its pause."""
+    paused = app.engine.paused_tasks()
+    if name in paused:
+        return name
+    found = stored_name(app, name)
+    return found if found != name else _only(name, _ending(name, paused), "tasks")
+
+
+def why_unknown(app: Windlass, name: str, known: Iterable[str] = ()) -> str:
+    """A message for a task that is unknown, or nothing. `known` has further names to suggest."""
+    known = {*app.known_tasks, *known}
+    if name in known or app.engine.find(Filter(task=name), None, 1).records:
+        return ""
+    unknown = f"Unknown task {name}: the app does not declare it, and it has no jobs."
+    return f"{unknown}{suggest_dotted(name, known)}"
+
+
+def schedule_name(app: Windlass, name: str) -> str:
+    """The name of the only schedule that ends in `name`, or else the same name."""
+    (record,) = app.engine.get_schedules([name])
+    if record is not None:
+        return name
+    return _only(name, _ending(name, schedule_names(app.engine)), "schedules")
+
+
+def _only(name: str, found: list[str], kind: str) -> str:
+    if len(found) > 1:
+        raise InvalidTask(
+            f"{name!r} is short for several {kind}: {', '.join(found)}. Give one of these names."
+        )
+    return found[0] if found else name
 
 
 def _ending(name: str, known: Iterable[str]) -> list[str]:
