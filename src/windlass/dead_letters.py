@@ -22,6 +22,7 @@ import msgspec
 from windlass.call_edit import edited_payload, require_task
 from windlass.client.payloads import PLAIN, Packing
 from windlass.core.durations import Duration, to_ms
+from windlass.core.foreign_words import refuse_unknown_keywords
 from windlass.core.quantities import Pace, per_second
 from windlass.core.states import State
 from windlass.dead_letter import (
@@ -41,11 +42,11 @@ from windlass.engine.contract import (
 )
 from windlass.errors import DuplicateJob, JobNotFound, NotDead
 from windlass.job import get, holders, key_of
+from windlass.task import Task
 from windlass.twins import Pause, Steps, act, arun, ask, run, twins, verb
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
-    from windlass.task import Task
 
 #: Records per page: without payloads and histories, and with them.
 PAGE: Final = 200
@@ -60,7 +61,7 @@ log: Final = logging.getLogger("windlass.dead_letters")
 class Choice(TypedDict, total=False):
     """Filter of dead jobs: a job must match all given parts."""
 
-    task: str
+    task: str | Task[..., Any]  # a name as the jobs have it, never the end of one
     fingerprint: str
     older_than: Duration  # dead for longer than this
     newer_than: Duration
@@ -111,14 +112,24 @@ def target(*ids: str, **choice: Unpack[Target]) -> Selection:
 
 
 def select(choice: Choice, *, whole: bool = False) -> Selection:
+    refuse_unknown_keywords("This method of app.dead", choice, Choice.__annotations__)
     older, newer = choice.get("older_than"), choice.get("newer_than")
     return Selection(
-        task=choice.get("task"),
+        task=read_task(choice.get("task")),
         fingerprint=choice.get("fingerprint"),
         older_than_ms=None if older is None else to_ms(older, name="older_than"),
         newer_than_ms=None if newer is None else to_ms(newer, name="newer_than"),
         whole=whole,
     )
+
+
+def read_task(task: object) -> str | None:
+    """The name of a task that is given as its name or as the task."""
+    if isinstance(task, Task):
+        return task.name
+    if task is None or isinstance(task, str):
+        return task
+    raise TypeError(f"task must be a task or its name, found {task!r}")
 
 
 class _LetterPage(msgspec.Struct, frozen=True):
@@ -227,12 +238,18 @@ class DeadLetters:
 
     def list(self, **choice: Unpack[Choice]) -> Iterator[DeadLetter]:
         """Dead jobs, newest first, read lazily a page at a time."""
-        for records in self._pages(select(choice, whole=True)):
+        return self._list(select(choice, whole=True))
+
+    def alist(self, **choice: Unpack[Choice]) -> AsyncIterator[DeadLetter]:
+        """`list`, for coroutines."""
+        return self._alist(select(choice, whole=True))
+
+    def _list(self, chosen: Selection) -> Iterator[DeadLetter]:
+        for records in self._pages(chosen):
             yield from map(self._letter, records)
 
-    async def alist(self, **choice: Unpack[Choice]) -> AsyncIterator[DeadLetter]:
-        """`list`, for coroutines."""
-        rest: Selection | None = select(choice, whole=True)
+    async def _alist(self, chosen: Selection) -> AsyncIterator[DeadLetter]:
+        rest: Selection | None = chosen
         while rest is not None:
             page = await arun(self._app, self._page(rest))
             for record in page.records:

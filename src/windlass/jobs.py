@@ -24,11 +24,13 @@ import msgspec
 from windlass.call_edit import edited_payload, require_task
 from windlass.client.options import read_queue
 from windlass.core.durations import Duration, instant_ms, to_ms
+from windlass.core.foreign_words import refuse_unknown_keywords
+from windlass.core.headers import read_headers
 from windlass.core.ids import check_id
 from windlass.core.queues.labels import labels_of, line_of, queue_of
 from windlass.core.states import State
 from windlass.dead_letter import read_each
-from windlass.dead_letters import Changed, RetryStep
+from windlass.dead_letters import Changed, RetryStep, read_task
 from windlass.engine.contract import (
     BATCH,
     ChangeCode,
@@ -39,7 +41,8 @@ from windlass.engine.contract import (
     Revival,
 )
 from windlass.errors import DuplicateJob, JobNotFound
-from windlass.job import JobInfo, get, headers_of, holders, key_of
+from windlass.job import Job, JobInfo, get, headers_of, holders, key_of
+from windlass.task import Task
 from windlass.twins import Steps, act, arun, ask, run, twins, verb
 
 if TYPE_CHECKING:
@@ -63,7 +66,7 @@ class JobChoice(TypedDict, total=False):
     """Filter of jobs: a job must match all given parts."""
 
     state: State | str | None
-    task: str | None
+    task: str | Task[..., Any] | None  # a name as the jobs have it, never the end of one
     queue: str | None
     since: datetime | Duration | None  # enqueued at this instant or later, or at most this long ago
     until: datetime | Duration | None  # enqueued before this instant, or longer ago
@@ -95,6 +98,7 @@ class _JobPage(msgspec.Struct, frozen=True):
 
 
 def _search(choice: JobChoice) -> _Search:
+    refuse_unknown_keywords("This method of app.jobs", choice, JobChoice.__annotations__)
     state, queue, limit = choice.get("state"), choice.get("queue"), choice.get("limit")
     if limit is not None and (isinstance(limit, bool) or limit < 1):
         raise ValueError(f"limit must be at least 1, or None for all jobs, found {limit!r}")
@@ -104,13 +108,13 @@ def _search(choice: JobChoice) -> _Search:
         filter=Filter(
             state=None if state is None else _state(state),
             queue=None if queue is None else read_queue("queue", queue),
-            task=choice.get("task"),
+            task=read_task(choice.get("task")),
             since_ms=since_ms,
             until_ms=until_ms,
         ),
         since_age_ms=since_age_ms,
         until_age_ms=until_age_ms,
-        headers=dict(choice.get("headers") or {}),
+        headers=read_headers(choice.get("headers") or {}),
         left=limit,
     )
 
@@ -180,11 +184,12 @@ class Jobs:
         return self._alist(_search(choice))
 
     @twins
-    def get_many(self, ids: Iterable[str]) -> Steps[builtins.list[JobInfo | None]]:
-        """The jobs with these ids, in this order; None for an unknown one."""
+    def get_many(self, ids: Iterable[str | Job[Any]]) -> Steps[builtins.list[JobInfo | None]]:
+        """The jobs with these ids, in this order; None for an unknown one. A `Job` is taken for
+        its id."""
         if isinstance(ids, str):
             raise TypeError(f"get_many takes a list of ids, found {ids!r}: write [{ids!r}]")
-        wanted = [check_id(id) for id in ids]
+        wanted = [one.id if isinstance(one, Job) else check_id(one) for one in ids]
         found: builtins.list[JobInfo | None] = []
         for at in range(0, len(wanted), BATCH):
             records = yield from act(_get, wanted[at : at + BATCH])

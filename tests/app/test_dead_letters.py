@@ -172,6 +172,25 @@ def test_that_all_are_meant_has_to_be_said(app: Windlass, verb: str) -> None:
             getattr(app.dead, verb)(*ids, **choice)
 
 
+@pytest.mark.parametrize("verb", ["list", "alist", "groups", "count", "retry", "discard"])
+def test_an_unknown_choice_never_means_all(app: Windlass, hand: Hand, verb: str) -> None:
+    bury(hand, "charge", 1)
+    with pytest.raises(
+        TypeError, match=r"app\.dead takes no taks\. Did you mean task\? It takes task"
+    ):
+        getattr(app.dead, verb)(taks="mail")
+    with pytest.raises(TypeError, match="task must be a task or its name, found <function mail"):
+        getattr(app.dead, verb)(task=mail)
+    assert app.dead.count() == 1
+
+
+def test_a_task_is_chosen_by_itself(app: Windlass, hand: Hand) -> None:
+    bury(hand, "mail", "ann")
+    dead = bury(hand, "charge", 1)
+    assert [letter.id for letter in app.dead.list(task=app.tasks["charge"])] == [dead]
+    assert app.dead.discard(task=app.tasks["charge"]) == Changed(done=1)
+
+
 def test_a_job_that_dies_again_is_not_met_twice(app: Windlass, hand: Hand) -> None:
     """Also over the end of a page, and while others die."""
     ids = {bury(hand, "charge", number) for number in range(5)}

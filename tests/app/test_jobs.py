@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from windlass import (
     Windlass,
 )
 from windlass.engine.contract import ChangeCode, Claim, Succeeded, Verdict
-from windlass.jobs import PAGE, WHOLE_PAGE, JobChoice
+from windlass.jobs import PAGE, WHOLE_PAGE, JobChoice, Jobs, now
 from windlass.twins import Steps
 
 UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
@@ -145,14 +146,31 @@ def test_headers_are_looked_for_on_every_page(app: Windlass) -> None:
             "until must be a datetime with a time zone",
         ),
         ({"limit": 0}, "limit must be at least 1"),
+        ({"stat": "dead"}, "app.jobs takes no stat. Did you mean state\\? It takes state, task, "),
+        ({"task": charge}, "task must be a task or its name, found <function charge"),
+        ({"headers": {"a": 1}}, "headers: a must be text, found 1"),
+        ({"headers": ["a"]}, "headers must be a dict of text to text"),
     ],
 )
 def test_a_wrong_choice_is_refused_at_once(choice: Any, message: str) -> None:
     """Not only when the first job is read."""
     jobs = Windlass("sqlite:///:memory:").jobs
-    for looking in (jobs.list, jobs.alist):
-        with pytest.raises(ValueError, match=message):
+    for looking in (jobs.list, jobs.alist, partial(_first, jobs)):
+        with pytest.raises((TypeError, ValueError), match=message):
             looking(**choice)
+
+
+def _first(jobs: Jobs, **choice: Any) -> object:
+    return next(jobs.changing(now, **choice))
+
+
+def test_a_task_is_chosen_by_itself_or_by_its_whole_name(app: Windlass) -> None:
+    app.task(name="shop.pay")(refuse).enqueue()
+    task = app.tasks["charge"]
+    job = task.enqueue(1)
+    assert ids_of(app.jobs.list(task=task)) == ids_of(app.jobs.list(task="charge")) == [job.id]
+    assert ids_of(app.jobs.list(task=task.using(priority=1))) == [job.id]
+    assert ids_of(app.jobs.list(task="pay")) == []
 
 
 # ----------------------------------------------------------------------------------------- by id
@@ -189,8 +207,17 @@ def refuse() -> None:
 def test_ids_that_are_none_are_refused(app: Windlass) -> None:
     with pytest.raises(TypeError, match="write \\['x'\\]"):
         app.jobs.get_many("x")
-    with pytest.raises(ValueError, match="a b"):
-        app.jobs.get_many([UNKNOWN, "a b"])
+    for id in ("a b", ""):
+        with pytest.raises(ValueError, match="an id must be 1 to 64 characters"):
+            app.jobs.get_many([UNKNOWN, id])
+    given: Any = [1]
+    with pytest.raises(TypeError, match="an id must be text, found 1"):
+        app.jobs.get_many(given)
+
+
+def test_handles_are_taken_for_ids(app: Windlass) -> None:
+    jobs = app.tasks["charge"].enqueue_many([(1,), (2,)])
+    assert app.jobs.get_many(jobs) == app.jobs.get_many([job.id for job in jobs])
 
 
 @pytest.mark.slow  # enqueues many jobs

@@ -265,6 +265,11 @@ COMMANDS: Final = [
     ),
     Mistake("a time that is none", "windlass job list --since yesterday --app shop:app"),
     Mistake(
+        "a span that ends before it starts",
+        "windlass job list --since 10s --until 1h --app shop:app",
+        _stored,
+    ),
+    Mistake(
         "an edit that changes nothing",
         "windlass job edit 01m7gk6tx900smjc57av0rnpgb --app shop:app",
     ),
@@ -284,6 +289,8 @@ COMMANDS: Final = [
 ]
 PYTHON: Final = [
     Mistake("a state that is none", 'app.jobs.list(state="waitin")'),
+    Mistake("a filter that is none", 'app.jobs.list(stat="dead")'),
+    Mistake("a filter of dead jobs that is none", 'app.dead.discard(taks="shop.resize")'),
     Mistake("an id in place of a list", 'app.jobs.get_many("01m7gk6tx900smjc57av0rnpgb")'),
     Mistake("a misspelt setting", 'Windlass("sqlite:///jobs.db", laese="10s")'),
     Mistake("a duration that is none", 'Windlass("sqlite:///jobs.db", lease="soon")'),

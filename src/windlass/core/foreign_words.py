@@ -6,7 +6,7 @@ equivalent in windlass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from typing import Final, ParamSpec
 
@@ -182,6 +182,16 @@ def instead_of_number(found: object) -> str:
     if isinstance(found, bool) or not isinstance(found, int):
         return ""
     return f", such as Retry(max_attempts={found})"
+
+
+def refuse_unknown_keywords(place: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Raise `TypeError` for a keyword that a method with a typed dictionary does not take. Without
+    the check a misspelt filter would match everything."""
+    for name in given:
+        if name not in known:
+            raise TypeError(
+                f"{place} takes no {name}.{nearest(name, known)} It takes {', '.join(known)}."
+            )
 
 
 def unexpected_keyword(name: str, known: Iterable[str], options: Iterable[str]) -> str:

@@ -91,7 +91,10 @@ def first_id(wall_ms: int) -> str:
 
 
 def check_id(text: str) -> str:
-    """Raise `ValueError` if an id cannot be stored or put into a URL."""
+    """Raise `ValueError` if an id cannot be stored or put into a URL, and `TypeError` if it is not
+    text."""
+    if not isinstance(text, str):
+        raise TypeError(f"an id must be text, found {text!r}")
     if not re.fullmatch(_ALLOWED, text):
         raise ValueError(
             f"an id must be 1 to {MAX_ID_LENGTH} characters out of letters, digits, '-', '_', '.' "

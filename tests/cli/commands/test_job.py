@@ -102,6 +102,24 @@ def test_list_refuses_what_it_cannot_read(
     assert message in " ".join(ran.err.split())
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--since", "10s", "--until", "1h"), "--since is later than --until"),
+        (("--since", "2030-01-31T08:00Z", "--until", "1h"), "--since is later than --until"),
+        (("--header", "a b=c"), "headers: a name must be 1 to 64 characters"),
+    ],
+)
+def test_list_refuses_what_no_job_can_match(
+    app: Windlass, shell: Shell, type_here: Typing, options: tuple[str, ...], message: str
+) -> None:
+    app.engine.migrate()
+    ran = type_here("job", "list", *options, "--url", shell.url)
+    assert ran.code == 2
+    assert message in ran.err
+    assert type_here("job", "list", "--since", "1h", "--until", "10s", "--url", shell.url).code == 0
+
+
 def test_list_says_how_long_a_job_ran(
     shell: Shell, app: Windlass, hand: Hand, type_here: Typing
 ) -> None:

@@ -38,7 +38,7 @@ from windlass.core.foreign_words import suggest_dotted
 from windlass.core.quantities import per_second
 from windlass.core.states import State
 from windlass.dead_letter import DeadGroup, DeadLetter
-from windlass.dead_letters import Choice, Selection, require_dead, target
+from windlass.dead_letters import Choice, Selection, read_task, require_dead, target
 from windlass.engine.contract import JobRecord
 
 #: The filters of a choice in words.
@@ -126,9 +126,8 @@ class Chosen(NamedTuple):
 
 
 def _named(app: Windlass, choice: Choice) -> Choice:
-    if "task" not in choice:
-        return choice
-    return {**choice, "task": stored_name(app, choice["task"], State.DEAD)}
+    task = read_task(choice.get("task"))
+    return choice if task is None else {**choice, "task": stored_name(app, task, State.DEAD)}
 
 
 def _said(choice: Choice) -> str:
@@ -214,7 +213,8 @@ def _none(app: Windlass, choice: Choice) -> str:
     """Return the message for no matching jobs, with a suggestion."""
     if not choice:
         return "No dead jobs."
-    task, known = choice.get("task", ""), {*app.tasks, *(one.task for one in app.dead.groups())}
+    task = read_task(choice.get("task"))
+    known = {*app.tasks, *(one.task for one in app.dead.groups())}
     hint = suggest_dotted(task, known) if task and task not in known else ""
     if "fingerprint" in choice and not hint:
         hint = f" `{program()} dead list --group` shows all groups."

@@ -87,16 +87,24 @@ def list_(
     windlass job list --task shop.tasks.charge --since 1h --limit 10
     windlass job list --header user=ann --until 2030-01-31T08:00+01:00
     """
+    if since is not None and until is not None and _ago(since) < _ago(until):
+        raise click.UsageError(
+            "--since is later than --until, and no job can match: swap them. An age counts back "
+            "from now, so that 1h is before 10s."
+        )
     task = task and stored_name(app, task)
-    jobs = app.jobs.list(
-        state=state,
-        queue=queue,
-        task=task,
-        since=since,
-        until=until,
-        headers=dict(headers),
-        limit=limit + 1,
-    )
+    try:
+        jobs = app.jobs.list(
+            state=state,
+            queue=queue,
+            task=task,
+            since=since,
+            until=until,
+            headers=dict(headers),
+            limit=limit + 1,
+        )
+    except ValueError as error:
+        raise click.UsageError(f"{error}.") from error
     found = list(jobs)
     question = "" if found else _ask_after(app, task, queue)
     print_list(
@@ -108,6 +116,10 @@ def list_(
         as_json=as_json,
         limit=limit,
     )
+
+
+def _ago(moment: datetime | timedelta) -> timedelta:
+    return moment if isinstance(moment, timedelta) else datetime.now(UTC) - moment
 
 
 def _ask_after(app: Windlass, task: str | None, queue: str | None) -> str:

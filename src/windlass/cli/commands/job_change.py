@@ -34,6 +34,7 @@ from windlass.cli.support.verdicts import exit_code, print_codes
 from windlass.cli.support.wording import count
 from windlass.core.queues.labels import queue_of
 from windlass.core.states import State
+from windlass.dead_letters import read_task
 from windlass.engine.contract import BATCH, ChangeCode, JobChange, JobRecord
 from windlass.errors import JobNotFound
 from windlass.jobs import CHANGEABLE, JobChoice, now, to_queue
@@ -233,7 +234,7 @@ class _Bulk(NamedTuple):
         report({self.done: changed.done}, f"{count(changed.done, 'job')} {self.done}.", as_json)
         if changed.left:
             say(f"{count(changed.left, 'job')} skipped: changed meanwhile.")
-        task = self.choice.get("task")
+        task = read_task(self.choice.get("task"))
         unknown = why_unknown(app, task) if task and app.tasks and not number else ""
         if unknown:
             say(unknown)
