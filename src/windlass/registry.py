@@ -12,7 +12,7 @@ import inspect
 import os.path
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from itertools import chain
 from types import FunctionType, MethodType, ModuleType
 from typing import (
@@ -133,7 +133,7 @@ class Registrar:
         def register(function: Callable[..., Any]) -> Task[..., Any]:
             made_of = read_function(function, takes_context)
             if name is None:
-                _refuse_unreachable(made_of, self)
+                self._check_reachable(made_of)
             full_name = self._full_name(name, made_of)
             if full_name in aliases:
                 raise InvalidTask(
@@ -160,6 +160,10 @@ class Registrar:
     def _full_name(self, name: str | None, function: FunctionType) -> str:
         """The name of the task. `name` is the argument of the decorator."""
         return name or default_name(function)
+
+    def _check_reachable(self, function: FunctionType) -> None:
+        """Check a function that is given without a name for its task."""
+        refuse_unreachable(function, self)
 
     @abstractmethod
     def _home(self) -> Home: ...
@@ -252,7 +256,7 @@ def _is_method(function: FunctionType) -> bool:
     return within != "" and not within.endswith("<locals>") and first in ("self", "cls")
 
 
-def _refuse_unreachable(function: FunctionType, home: Registrar) -> None:
+def refuse_unreachable(function: FunctionType, home: Registrar) -> None:
     """Refuse a function inside a function, for an app or a group that its module holds or imports:
     a worker imports the module, and does not call the function around it. An app that is made in a
     function as well, as in a test or a factory, has such tasks in each process that makes it."""
@@ -267,12 +271,16 @@ def _refuse_unreachable(function: FunctionType, home: Registrar) -> None:
 
 def _is_held(home: Registrar, names: Mapping[str, object]) -> bool:
     """Whether a module holds this app or group, itself or by a module that it has imported."""
-    modules = [held for held in names.values() if isinstance(held, ModuleType)]
-    return any(held is home for held in chain(names.values(), *map(_values, modules)))
+    modules = [held for held in tuple(names.values()) if isinstance(held, ModuleType)]
+    return any(held is home for held in chain(tuple(names.values()), *map(_values, modules)))
 
 
-def _values(module: ModuleType) -> Iterable[object]:
-    return tuple(vars(module).values())
+def _values(module: ModuleType) -> Iterator[object]:
+    """The values of a module and of its submodules: `import shop.app` holds only `shop`."""
+    for name, value in tuple(vars(module).items()):
+        yield value
+        if isinstance(value, ModuleType) and value.__name__ == f"{module.__name__}.{name}":
+            yield from _values(value)
 
 
 def _is_process(run_in: object) -> bool:

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from windlass.client.options import read_queue
 from windlass.errors import InvalidTask
-from windlass.registry import Registrar, Registry, checked_name, local_name
+from windlass.registry import (
+    Registrar,
+    Registry,
+    checked_name,
+    local_name,
+    refuse_unreachable,
+)
 from windlass.task import DEFAULT_QUEUE, Home, Task
 
 if TYPE_CHECKING:
@@ -30,6 +36,7 @@ class Tasks(Registrar):
         self.prefix = None if prefix is None else checked_name(prefix)
         self.queue = None if queue is None else read_queue("queue", queue)
         self._registry = Registry()
+        self._unnamed: list[FunctionType] = []  # functions of tasks declared without a name
         self._app: Windlass | None = None
 
     def join(self, app: Windlass) -> None:
@@ -43,8 +50,18 @@ class Tasks(Registrar):
                 "Make a group for each app, for example in a function that declares the tasks; to "
                 "enqueue elsewhere, use that app's task_named(...)."
             )
+        for function in self._unnamed:
+            refuse_unreachable(function, app)
         app.add_tasks(tuple(self._registry.tasks.values()))
         self._app = app
+
+    def _check_reachable(self, function: FunctionType) -> None:
+        """Check the function for the group, and for the app that includes it: the group may be made
+        in the same function, and the app at the top level of the module."""
+        super()._check_reachable(function)
+        if self._app is not None:
+            refuse_unreachable(function, self._app)
+        self._unnamed.append(function)
 
     def _home(self) -> Home:
         return Home(None, self.queue or DEFAULT_QUEUE, repr(self))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -61,6 +62,40 @@ def test_names_in_a_group() -> None:
     assert plain.task(name="work")(work).name == "work"
     assert prefixed.task(name="work")(work).name == "billing.work"
     assert prefixed.task(work).name == "billing.test_names_in_a_group.work"
+
+
+module_group = Tasks()
+package = ModuleType("package")
+vars(package)["parts"] = ModuleType("package.parts")
+vars(package.parts)["group"] = Tasks(prefix="parts")
+
+
+@pytest.mark.parametrize("prefix", [None, "billing"])
+def test_a_function_that_no_worker_defines_is_refused(
+    app: Windlass, prefix: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the group is made in the same function, when an app of the module includes it."""
+
+    def work() -> None: ...
+
+    module_app = Windlass("sqlite:///:memory:")
+    monkeypatch.setitem(globals(), "module_app", module_app)
+    refusal = "is defined inside test_a_function_that_no_worker_"
+    for held in (module_group, package.parts.group):
+        with pytest.raises(InvalidTask, match=refusal):
+            held.task(work)
+    before, after, named = (Tasks(prefix=prefix) for _ in range(3))
+    before.task(work)
+    with pytest.raises(InvalidTask, match=refusal):
+        module_app.include(before)
+    assert not module_app.tasks
+    module_app.include(after)
+    with pytest.raises(InvalidTask, match=refusal):
+        after.task(work)
+    named.task(name=f"named.{prefix}")(work)
+    module_app.include(named)
+    assert len(module_app.tasks) == 1
+    app.include(before)  # an app that is made in a function as well
 
 
 def test_a_task_of_a_group_without_an_app_says_what_to_do(billing: Tasks) -> None:

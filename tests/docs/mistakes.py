@@ -343,6 +343,11 @@ PYTHON: Final = [
         "def start() -> None:\n    @app.task\n    def tidy() -> None: ...\n\nstart()",
     ),
     Mistake(
+        "a group inside a function",
+        'def start() -> None:\n    extra = Tasks(prefix="extra")\n\n    @extra.task\n'
+        "    def tidy() -> None: ...\n\n    app.include(extra)\n\nstart()",
+    ),
+    Mistake(
         "a context that is not asked for in the right place",
         "@app.task(takes_context=True)\ndef tidy() -> None: ...",
     ),
