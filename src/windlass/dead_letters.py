@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 #: Records per page: without payloads and histories, and with them.
 PAGE: Final = 200
 WHOLE_PAGE: Final = 50
+
+#: Names for other parts of windlass, which `dir(app.dead)` leaves out.
+_INTERNAL: Final = frozenset({"discarding", "replacing_call", "retrying"})
 
 log: Final = logging.getLogger("windlass.dead_letters")
 
@@ -226,6 +229,10 @@ class DeadLetters:
 
     def __init__(self, app: Windlass) -> None:
         self._app = app
+
+    def __dir__(self) -> Iterable[str]:
+        """The public names, for a shell that completes them."""
+        return [name for name in super().__dir__() if name[0] != "_" and name not in _INTERNAL]
 
     # -------------------------------------------------------------------------------- looking
 

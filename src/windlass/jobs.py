@@ -56,6 +56,9 @@ CHANGEABLE: Final = (State.READY, State.SCHEDULED, State.RETRYING)
 #: The states from which a job becomes ready again when it is edited.
 REVIVABLE: Final = (State.DEAD, State.CANCELLED)
 
+#: Names for other parts of windlass, which `dir(app.jobs)` leaves out.
+_INTERNAL: Final = frozenset({"changing", "editing", "moving", "running_now"})
+
 log: Final = logging.getLogger("windlass.jobs")
 
 
@@ -171,6 +174,10 @@ class Jobs:
 
     def __init__(self, app: Windlass) -> None:
         self._app = app
+
+    def __dir__(self) -> Iterable[str]:
+        """The public names, for a shell that completes them."""
+        return [name for name in super().__dir__() if name[0] != "_" and name not in _INTERNAL]
 
     def list(self, **choice: Unpack[JobChoice]) -> Iterator[JobInfo]:
         """Jobs, newest first, read lazily a page at a time.

@@ -100,6 +100,11 @@ def test_a_shell_completes_the_public_names_only() -> None:
         *("enqueue_many", "function", "headers", "job", "name", "pause", "priority", "queue"),
         *("requires", "result_ttl_ms", "resume", "retry", "timeout_ms", "unique", "using"),
     ]
+    assert dir(app.jobs) == ["aget_many", "alist", "get_many", "list"]
+    assert dir(app.dead) == [
+        *("acount", "adiscard", "aget", "agroups", "alist", "aretry", "aretry_with", "count"),
+        *("discard", "get", "groups", "list", "retry", "retry_with"),
+    ]
     assert dir(app.job("01m7gk6tx900smjc57av0rnpgb")) == [
         *("acancel", "aedit", "ainfo", "amove", "aresult", "aretry", "arun_now", "cancel"),
         *("created", "edit", "id", "info", "move", "result", "retry", "run_now", "task"),
