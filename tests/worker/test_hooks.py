@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -29,6 +30,7 @@ from windlass import (
     Snooze,
     State,
     Tasks,
+    TimedOut,
     Windlass,
 )
 from windlass.worker.run import hooks as hooks_module
@@ -119,6 +121,32 @@ def test_a_retry_and_then_a_death(app: Windlass, seen: Seen) -> None:
         assert event.failure is not None
         assert (event.failure.type, event.result) == ("KeyError", None)
     assert seen.events == []
+
+
+@pytest.mark.parametrize("kind", ["thread", "loop"])
+def test_a_time_out_is_the_error_that_is_stored(app: Windlass, seen: Seen, kind: str) -> None:
+    dead = Seen()
+    app.on_retry(seen.plain), app.on_dead(dead.plain)
+
+    def hang() -> None:
+        while True:
+            time.sleep(0.01)
+
+    async def wait() -> None:
+        await asyncio.sleep(60)
+
+    task = app.task(name="hang", timeout=0.05)(hang if kind == "thread" else wait)
+    with app.worker():
+        task.enqueue()
+        events = [seen.one(), dead.one()]
+    cause = Interrupted if kind == "thread" else asyncio.CancelledError
+    for event in events:
+        assert isinstance(event.error, TimedOut)
+        assert event.error.timeout_ms == 50
+        assert isinstance(event.error.__cause__, cause)
+        assert event.failure is not None
+        assert (event.failure.name, event.failure.message) == ("TimedOut", str(event.error))
+    assert events[1].reason is Reason.TIMED_OUT
 
 
 @pytest.mark.parametrize("kind", ["bad result", "undecodable", "rejected"])

@@ -317,6 +317,7 @@ class Execution:
                 return _give_up_cancelled(claim)
             if cause is Interruption.TIMED_OUT:
                 error = _timed_out(run.timeout_ms, error)
+                self._note_error(claim, error)  # hooks get the error that is stored
         explain_raise(error)
         # Decide before building the text: a predicate that fails adds a note to the error.
         decision = run.policy.decide(error, claim.counters.attempt, self._random)
