@@ -85,3 +85,18 @@ def test_it_is_the_same_after_it_was_stored_and_in_every_process() -> None:
 
 def test_a_long_message_costs_little() -> None:
     assert len(without_values("x'" * 1_000_000)) <= MAX_COMPARED
+
+
+@pytest.mark.parametrize(
+    ("failure", "line"),
+    [
+        (FailureText.of(ValueError("no such order")), "ValueError: no such order"),
+        (FailureText.of(ValueError("first\nsecond")), "ValueError: first ..."),
+        (FailureText.of(KeyError()), "KeyError"),
+        (FailureText(type="windlass.errors.TimedOut", message="too long"), "TimedOut: too long"),
+        (FailureText(message="killed by signal 9"), "killed by signal 9"),
+        (FailureText(), ""),
+    ],
+)
+def test_a_failure_is_one_line_as_text(failure: FailureText, line: str) -> None:
+    assert str(failure) == f"{failure}" == line

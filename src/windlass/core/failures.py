@@ -71,6 +71,11 @@ class FailureText(msgspec.Struct, frozen=True):
         """The full name of the type. For errors of windlass, the public import path."""
         return self.type.rpartition(".")[2] if self.type.startswith("windlass.") else self.type
 
+    def __str__(self) -> str:
+        """The type and the first line of the message: `ValueError: no such order`."""
+        first, *others = self.message.splitlines() or [""]
+        return ": ".join(part for part in (self.name, first) if part) + (" ..." if others else "")
+
     @property
     def fingerprint(self) -> str:
         """The fingerprint, equal for similar failures. "" if the failure is not decrypted."""

@@ -16,7 +16,7 @@ from tests.cli.shell import Shell
 from tests.docs.test_command_line import ALL
 from windlass import FailureText, State, Windlass
 from windlass.cli.support.output import print_fields, print_json, print_table
-from windlass.cli.support.wording import age, count, program, span, summary_of
+from windlass.cli.support.wording import age, count, program, span
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_numbers_and_nouns_agree() -> None:
     ],
 )
 def test_an_error_in_one_line(error: FailureText, words: str) -> None:
-    assert summary_of(error) == words
+    assert str(error) == words
 
 
 def test_the_program_is_named_as_it_can_be_typed(

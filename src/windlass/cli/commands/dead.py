@@ -33,7 +33,7 @@ from windlass.cli.support.parameters import (
 )
 from windlass.cli.support.records import describe, print_record
 from windlass.cli.support.task_names import stored_name
-from windlass.cli.support.wording import age, count, program, summary_of
+from windlass.cli.support.wording import age, count, program
 from windlass.core.foreign_words import suggest_dotted
 from windlass.core.quantities import per_second
 from windlass.core.states import State
@@ -198,13 +198,13 @@ def _list_groups(app: Windlass, choice: Choice, limit: int, as_json: bool) -> No
 
 
 def _letter_row(letter: DeadLetter) -> tuple[object, ...]:
-    error = summary_of(letter.error) if letter.error else ""
+    error = str(letter.error) if letter.error else ""
     died = age(letter.died_at)
     return (letter.id, letter.task, letter.attempts, died, letter.reason, error)
 
 
 def _group_row(group: DeadGroup) -> tuple[object, ...]:
-    error = summary_of(group.error) if group.error else group.reason
+    error = str(group.error) if group.error else group.reason
     times = (age(group.first_at), age(group.last_at))
     return (group.fingerprint, group.count, group.task, *times, group.example, error)
 

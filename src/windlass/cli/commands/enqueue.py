@@ -21,7 +21,7 @@ from windlass.cli.support.connection import connect_to_enqueue
 from windlass.cli.support.output import print_json, say
 from windlass.cli.support.parameters import connection_options, json_option
 from windlass.cli.support.task_names import full_name
-from windlass.cli.support.wording import program, sentence, summary_of
+from windlass.cli.support.wording import program, sentence
 from windlass.client.options import HIGHEST_PRIORITY, LOWEST_PRIORITY, CallOptions
 from windlass.core.failures import FailureText
 from windlass.core.foreign_words import suggest_dotted
@@ -226,7 +226,7 @@ def _await_end(app: Windlass, job: Job[Any]) -> tuple[State, object, str]:
 
 
 def _describe_death(error: JobFailed) -> str:
-    cause = summary_of(FailureText(error.type, error.message, error.traceback))
+    cause = str(FailureText(error.type, error.message, error.traceback))
     # A job that ended outside its code, for example by a crash, has no traceback.
     shown = "the traceback" if error.traceback else "its history"
     return (

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from windlass.cli.support.output import print_fields
-from windlass.cli.support.wording import age, clock, count, span, summary_of
+from windlass.cli.support.wording import age, clock, count, span
 from windlass.client.payloads import PLAIN, describe_unreadable, describe_unreadable_result
 from windlass.core.durations import instant
 from windlass.core.failures import FailureText
@@ -184,7 +184,7 @@ def _line(failure: Failure, now: datetime) -> str:
     words = _PAST.get(failure.event, failure.event)
     ran = "" if failure.started_ms is None else f" after {span(failure.at_ms - failure.started_ms)}"
     where = "" if failure.session is None else f" on {failure.session}"
-    cause = "" if error is None else f": {summary_of(error)}"
+    cause = "" if error is None else f": {error}"
     return f"attempt {failure.attempt} {words} {ago}{ran}{where}{cause}"
 
 

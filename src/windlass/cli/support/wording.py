@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from windlass.core.durations import describe_ms
-from windlass.core.failures import FailureText
 from windlass.core.quantities import count as count
 
 #: A hint for an engine that was never used, because the url may be wrong.
@@ -46,13 +45,6 @@ def sentence(text: object) -> str:
 
 def clock(at: datetime) -> str:
     return at.astimezone().isoformat(sep=" ", timespec="milliseconds")
-
-
-def summary_of(error: FailureText) -> str:
-    """Return the type of an error and the first line of its message."""
-    kind = error.name
-    first, *others = error.message.splitlines() or [""]
-    return ": ".join(part for part in (kind, first) if part) + (" ..." if others else "")
 
 
 def program() -> str:
