@@ -28,7 +28,7 @@ from windlass.core.foreign_words import refuse_unknown_keywords
 from windlass.core.headers import read_headers
 from windlass.core.ids import check_id
 from windlass.core.queues.labels import labels_of, line_of, queue_of
-from windlass.core.states import State
+from windlass.core.states import Hold, State
 from windlass.dead_letter import read_each
 from windlass.dead_letters import Changed, RetryStep, read_task
 from windlass.engine.contract import (
@@ -222,7 +222,11 @@ class Jobs:
                 revival = Revival(id=id, finished_ms=record.finished_ms, payload=payload)
                 code = yield from ask(_revive, revival)
             else:
-                change = JobChange(id=id, seen=record.revision, payload=payload)
+                # A worker may accept the new call: let one try before the rest of the hold ends.
+                run_in_ms = 0 if record.hold is Hold.UNROUTABLE else None
+                change = JobChange(
+                    id=id, seen=record.revision, payload=payload, run_in_ms=run_in_ms
+                )
                 code = yield from ask(_change, change)
             if code is ChangeCode.DONE:
                 return True

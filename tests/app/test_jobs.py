@@ -20,6 +20,7 @@ from tests.worker.yard import until
 from windlass import (
     DuplicateJob,
     EncodeError,
+    FailureText,
     InvalidTask,
     JobFailed,
     JobInfo,
@@ -29,7 +30,8 @@ from windlass import (
     Unique,
     Windlass,
 )
-from windlass.engine.contract import ChangeCode, Claim, Succeeded, Verdict
+from windlass.core.states import Hold
+from windlass.engine.contract import ChangeCode, Claim, Succeeded, Unroutable, Verdict
 from windlass.jobs import PAGE, WHOLE_PAGE, JobChoice, Jobs, now
 from windlass.twins import Steps
 
@@ -298,6 +300,30 @@ def test_a_waiting_job_is_edited_where_it_waits(app: Windlass, hand: Hand, state
     app.engine.clock_offset_ms += 2 * HOUR_MS
     assert b'"args":[2]' in hand.take().payload
     assert app.engine.check() == []
+
+
+def test_an_edited_job_that_no_worker_could_run_is_tried_at_once(app: Windlass, hand: Hand) -> None:
+    job = app.tasks["charge"].enqueue(1)
+    claim = hand.take()
+    why = FailureText(message="too many arguments").pack()
+    app.engine.finish([Unroutable(id=job.id, token=claim.token, why=why)])
+    assert job.info().hold is Hold.UNROUTABLE
+    assert job.edit(3)
+    info = job.info()
+    assert (info.state, info.hold, info.due_at) == (State.READY, Hold.NONE, None)
+    assert hand.take().id == job.id
+    assert app.engine.check() == []
+
+
+def test_an_edited_job_of_a_paused_task_stays_held(app: Windlass, hand: Hand) -> None:
+    task = app.tasks["charge"]
+    job = task.enqueue(1)
+    task.pause()
+    assert hand.find() == ()
+    assert job.edit(2)
+    assert job.info().hold is Hold.PAUSED
+    task.resume()
+    assert b'"args":[2]' in hand.take().payload
 
 
 def test_a_job_that_runs_or_succeeded_is_not_changed(app: Windlass, hand: Hand) -> None:
