@@ -72,6 +72,16 @@ def test_edit_refuses_what_does_not_fit(app: Windlass, type_here: Typing) -> Non
     assert job.info().state is State.CANCELLED
 
 
+def test_edit_says_that_keyword_arguments_stay(app: Windlass, type_here: Typing) -> None:
+    job = app.tasks["tasks.add"].enqueue(1)
+    type_here("job", "edit", job.id, "--args", "[]", "--kwargs", '{"a": 1, "b": 2}', *APP)
+    ran = type_here("job", "edit", job.id, "--args", "[7]", *APP)
+    assert ran.code == 2
+    assert "tasks.add(): multiple values for argument 'a'." in ran.err
+    assert "The stored keyword arguments stay (a, b): give --kwargs too, '{}' for none." in ran.err
+    assert type_here("job", "edit", job.id, "--args", "[7]", "--kwargs", "{}", *APP).code == 0
+
+
 def test_edit_of_an_unknown_job(app: Windlass, type_here: Typing) -> None:
     app.engine.migrate()
     ran = type_here("job", "edit", UNKNOWN, "--args", "[1]", *APP)

@@ -85,7 +85,16 @@ def new_arguments(
         call["kwargs"] = parse("--kwargs", kwargs_text, kind, shown=kwargs_text[:_SHOWN])
     if task is not None and args_text is None:
         _name_positional(call, task)
-    return _decode(call, task)
+    try:
+        return _decode(call, task)
+    except (TypeError, ValueError, DecodeError) as error:
+        if kwargs_text is None and call.get("kwargs"):
+            names = ", ".join(call["kwargs"])
+            raise TypeError(
+                f"{sentence(error)} The stored keyword arguments stay ({names}): give --kwargs "
+                "too, '{}' for none"
+            ) from error
+        raise
 
 
 def _require_readable(app: Windlass, record: JobRecord, *, is_whole: bool) -> None:
