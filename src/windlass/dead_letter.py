@@ -113,12 +113,13 @@ def fingerprint_of(record: JobRecord) -> str:
 
 
 def log_summary(record: JobRecord) -> tuple[str, str, str, str]:
-    """Id, task, reason and call of a job, for the log line before the job is removed. An encrypted
-    call stays encrypted, even if this app has the key."""
+    """Id, task, reason and call of a job, for the log line before the job is removed or changed. A
+    job that has not ended has its state in place of a reason. An encrypted call stays encrypted,
+    even if this app has the key."""
     call = _loggable_call(record).replace("\n", "\\n")
     if len(call) > MAX_LOGGED:
         call = f"{call[:MAX_LOGGED]}... ({len(call):,} characters)"
-    return record.id, record.task, str(record.reason), call
+    return record.id, record.task, str(record.reason or record.state), call
 
 
 class Unreadable(msgspec.Struct, frozen=True):

@@ -302,6 +302,17 @@ def test_a_waiting_job_is_edited_where_it_waits(app: Windlass, hand: Hand, state
     assert app.engine.check() == []
 
 
+def test_an_edit_logs_the_state_of_a_job_that_has_not_ended(
+    app: Windlass, hand: Hand, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = app.tasks["charge"].enqueue(1)
+    job.edit(2)
+    assert f'changing the arguments of {job.id} charge ready {{"args":[1]}}' in caplog.text
+    hand.bury(ValueError("no"))
+    job.edit(3)
+    assert f'changing the arguments of {job.id} charge exhausted {{"args":[2]}}' in caplog.text
+
+
 def test_an_edited_job_that_no_worker_could_run_is_tried_at_once(app: Windlass, hand: Hand) -> None:
     job = app.tasks["charge"].enqueue(1)
     claim = hand.take()
