@@ -147,6 +147,15 @@ def test_jobs_that_nobody_runs(shell: Shell, app: Windlass, type_here: Typing) -
     assert "1 ready job will wait" in found["workers"][1]
     assert found["queues"][0] == "advice"
     assert "mail is paused, and 1 job waits there" in found["queues"][1]
+    app.queue("mail").resume()
+    task.pause()
+    found = findings(type_here, **environment)
+    assert found["tasks"][0] == "advice"
+    resumes = "tasks.add is paused, and its jobs wait: windlass task resume tasks.add resumes it"
+    assert resumes in found["tasks"][1]
+    task.resume()
+    app.task_named("pay").pause()  # without jobs
+    assert "tasks" not in findings(type_here, **environment)
     known = Introduction(host="h", worker=7, queues=("default:5,low:1",))
     app.engine.beat([Beat(session="h.7.x", info=known.pack())])
     app.queue("mail").resume()

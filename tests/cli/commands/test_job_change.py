@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from io import StringIO
 from pathlib import Path
@@ -236,6 +237,35 @@ def test_on_a_terminal_it_asks(
     assert app.queue("default").info().jobs == {State.SCHEDULED: 3}
     monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
     assert type_here(*command).out == "2 jobs started.\n"
+
+
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis"])
+def test_jobs_of_a_paused_task_do_not_start(
+    tmp_path: Path, type_here: Typing, variant: str
+) -> None:
+    url = fresh_url(variant, tmp_path)
+    with Windlass(url) as app:
+        task = app.task_named("pay")
+        jobs = [task.using(run_after="1h").enqueue(number) for number in range(2)]
+        other = app.task_named("sing").using(run_after="1h").enqueue()
+        task.pause()
+        paused = "the task is paused, and `.* task resume pay` resumes it"
+        told = type_here("job", "run-now", jobs[0].id, other.id, "--url", url)
+        assert told.code == 0
+        assert re.search(
+            f"^Job {jobs[0].id} does not start yet: {paused}\\.$", told.err, re.MULTILINE
+        )
+        assert other.id not in told.err
+        told = type_here("job", "run-now", "--task", "pay", "--url", url)
+        assert told.out == "1 job started.\n"
+        assert re.search(f"^None of them starts yet: {paused}\\.$", told.err, re.MULTILINE)
+        assert Hand(app).take().id == other.id
+        shown = type_here("job", "show", jobs[0].id, "--url", url).out
+        assert re.search(f"^held +paused: {paused}$", shown, re.MULTILINE)
+        [described] = type_here("job", "show", jobs[0].id, "--json", "--url", url).json
+        assert re.fullmatch(paused, described["held_because"])
+        task.resume()
+        assert "starts yet" not in type_here("job", "run-now", "--task", "pay", "--url", url).err
 
 
 def test_an_unknown_task_is_reported(app: Windlass, shell: Shell, type_here: Typing) -> None:

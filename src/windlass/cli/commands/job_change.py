@@ -19,6 +19,7 @@ from windlass.cli.commands.dead_edit import fitting, new_arguments
 from windlass.cli.commands.queue import require_known
 from windlass.cli.support import bulk
 from windlass.cli.support.connection import connect
+from windlass.cli.support.holds import why_paused
 from windlass.cli.support.output import ask, report, say
 from windlass.cli.support.parameters import (
     F,
@@ -136,9 +137,20 @@ def run_now(
             changes = [JobChange(id=job_id, run_in_ms=0) for job_id in ids]
             codes = [code for some in _parts(changes) for code in app.engine.change_jobs(some)]
             print_codes(app, ids, codes, as_json, _WAITS)
+            pairs = zip(ids, codes, strict=True)
+            _tell_paused(app, [job_id for job_id, code in pairs if code is ChangeCode.DONE])
             return exit_code(codes, {ChangeCode.DONE})
         change = _Bulk("Starting", "started", now, choice)
         return change.run(app, yes, as_json)
+
+
+def _tell_paused(app: Windlass, ids: Sequence[str]) -> None:
+    """Report jobs that do not start, because their task is paused."""
+    paused = set(app.engine.paused_tasks())
+    for some in _parts(ids if paused else ()):
+        for record in app.engine.get(some):
+            if record is not None and record.task in paused:
+                say(f"Job {record.id} does not start yet: {why_paused(record.task)}.")
 
 
 @click.command(short_help="Move waiting jobs to another queue.")
@@ -234,7 +246,9 @@ class _Bulk(NamedTuple):
         report({self.done: changed.done}, f"{count(changed.done, 'job')} {self.done}.", as_json)
         if changed.left:
             say(f"{count(changed.left, 'job')} skipped: changed meanwhile.")
-        task = read_task(self.choice.get("task"))
+        task = read_task(self.choice.get("task")) or ""
+        if self.done == "started" and changed.done and task in app.engine.paused_tasks():
+            say(f"None of them starts yet: {why_paused(task)}.")
         unknown = why_unknown(app, task) if task and app.tasks and not number else ""
         if unknown:
             say(unknown)

@@ -3,7 +3,7 @@
 1. The program: versions, the app and its tasks, ignored settings.
 2. The round trip to the engine, if the engine does not measure it itself.
 3. The jobs: whether the engine was ever used, live and silent workers, queues that no worker
-   serves, paused queues, jobs of unknown tasks, and dead letters.
+   serves, paused queues and tasks, jobs of unknown tasks, and dead letters.
 
 The checks read counters and at most `holds.LOOKED_AT` jobs: they may run while workers run.
 """
@@ -23,7 +23,7 @@ from windlass.core import installed_version
 from windlass.core.queues.labels import labels_of, may_take, queue_of
 from windlass.core.queues.plans import read_tiers
 from windlass.core.states import WAITING, State
-from windlass.engine.contract import Engine, Finding, Grade, JobRecord, Stats
+from windlass.engine.contract import Engine, Filter, Finding, Grade, JobRecord, Stats
 from windlass.fleet import WorkerInfo, read_fleet
 from windlass.settings import find_overruled
 
@@ -82,6 +82,7 @@ def examine_jobs(engine: Engine) -> Iterator[Finding]:
     if fleet:
         yield from _served(stats, fleet)
     yield from _paused(engine, stats)
+    yield from _paused_tasks(engine)
     yield _unroutable(engine, stats, fleet)
     yield dead_letters(_sum(stats, [State.DEAD]))
 
@@ -161,6 +162,14 @@ def _paused(engine: Engine, stats: Stats) -> Iterator[Finding]:
             yield Finding(
                 Grade.ADVICE, "queues", f"{text}: windlass queue resume {record.queue} resumes it"
             )
+
+
+def _paused_tasks(engine: Engine) -> Iterator[Finding]:
+    for task in engine.paused_tasks():
+        states = (State.READY, State.SCHEDULED, State.RETRYING)
+        if any(engine.find(Filter(state=one, task=task), None, 1).records for one in states):
+            text = f"the task {task} is paused, and its jobs wait"
+            yield Finding(Grade.ADVICE, "tasks", f"{text}: windlass task resume {task} resumes it")
 
 
 def _waiting(stats: Stats) -> Counter[str]:

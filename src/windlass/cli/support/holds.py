@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Final
 
 from windlass.cli.support.records import find_all
+from windlass.cli.support.wording import program
 from windlass.core.serialization.envelope import unpack
 from windlass.core.serialization.frame import describe_sealed
 from windlass.core.states import Hold, State
@@ -40,9 +41,15 @@ def is_unroutable(record: JobRecord) -> bool:
 
 def why_held(record: JobRecord, fleet: Sequence[WorkerInfo]) -> str | None:
     """The reason as the end of a sentence. The record must have its stored payload."""
+    if record.hold is Hold.PAUSED:
+        return why_paused(record.task)
     if not is_unroutable(record):
         return None
     return _why_sealed(record.payload, fleet) or held_because(record) or _NOT_UNDERSTOOD
+
+
+def why_paused(task: str) -> str:
+    return f"the task is paused, and `{program()} task resume {task}` resumes it"
 
 
 def _why_sealed(payload: bytes, fleet: Iterable[WorkerInfo]) -> str:
