@@ -15,6 +15,7 @@ from tests.contract.variants import fresh_url
 from tests.engine.conftest import hold_the_lock
 from windlass import FailureText, Windlass
 from windlass.cli.root import exit_code_of
+from windlass.cli.support import holds
 from windlass.engine.contract import Unroutable
 
 JOB = "01m7gk6tx900smjc57av0rnpgb"
@@ -77,7 +78,8 @@ def test_status_of_an_empty_database(shell: Shell, app: Windlass) -> None:
     app.engine.migrate()
     ran = shell.type("status", "--url", shell.url)
     assert (ran.code, ran.out) == (0, "")
-    assert "No jobs; none was ever stored here: if there should be some, check" in ran.err
+    hint = "No jobs; none was ever stored here: if there should be some, check the path in the url."
+    assert hint in ran.err
     assert "Active sessions: none." in ran.err
 
 
@@ -126,6 +128,25 @@ def test_status_says_why_jobs_are_held(tmp_path: Path, type_here: Typing, varian
     assert f"Held, of the task sing: 1 job. {jobs[2].id}: {reasons['sing']}." in told
     shown = type_here("job", "show", jobs[2].id, "--url", url).out
     assert "held      unroutable: too many arguments" in shown
+    assert "started" not in shown, "it was claimed, and not started"
+
+
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis"])
+def test_a_search_for_held_jobs_says_where_it_ends(
+    tmp_path: Path, type_here: Typing, monkeypatch: pytest.MonkeyPatch, variant: str
+) -> None:
+    monkeypatch.setattr(holds, "LOOKED_AT", 2)
+    url = fresh_url(variant, tmp_path)
+    with Windlass(url) as app:
+        app.task_named("pay").enqueue()
+        claim = Hand(app).take()
+        app.engine.finish([Unroutable(id=claim.id, token=claim.token, why=b"{}")])
+        assert "newest" not in type_here("status", "--url", url).err
+        app.task_named("pay").enqueue_many([(), ()])
+    told = type_here("status", "--url", url).err
+    assert "Looked for held jobs only among the newest 2 of 3 ready jobs.\n" in told
+    told = type_here("doctor", "--url", url).out
+    assert "(among the newest 2 of 3 ready jobs)" in told
 
 
 def test_status_as_json(shell: Shell, app: Windlass) -> None:

@@ -13,7 +13,7 @@ from tests.contract.variants import fresh_url
 from tests.redis_server import free_port, private_server, shared_server
 from windlass import Windlass
 from windlass.cli.support.checks import MANY_DEAD, dead_letters, examine_jobs
-from windlass.cli.support.wording import NEVER_STORED
+from windlass.cli.support.wording import never_stored
 from windlass.core.introduction import Introduction
 from windlass.engine.contract import Beat, Finding, Grade, Plan, Unroutable
 from windlass.testing.contract.world import claim_jobs
@@ -138,7 +138,7 @@ def test_jobs_that_nobody_runs(shell: Shell, app: Windlass, type_here: Typing) -
     app.engine.migrate()
     found = findings(type_here, **environment)
     assert found["workers"][0] == "advice"
-    assert found["jobs"] == ("advice", NEVER_STORED)
+    assert found["jobs"] == ("advice", never_stored("sqlite"))
     task = app.tasks["tasks.add"]
     task.using(queue="mail").enqueue(1)
     app.queue("mail").pause()

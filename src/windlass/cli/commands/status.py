@@ -8,10 +8,10 @@ import click
 
 from windlass.app import Windlass
 from windlass.cli.support.connection import connected
-from windlass.cli.support.holds import find_held, why_held
+from windlass.cli.support.holds import find_held, what_was_searched, why_held
 from windlass.cli.support.output import print_json, print_table, say
 from windlass.cli.support.parameters import json_option
-from windlass.cli.support.wording import NEVER_STORED, count, program, span
+from windlass.cli.support.wording import count, never_stored, program, span
 from windlass.core.introduction import Introduction
 from windlass.core.queues.labels import labels_of, may_take, queue_of
 from windlass.core.states import WAITING, State
@@ -36,7 +36,7 @@ def status(app: Windlass, as_json: bool) -> None:
         print_json({"engine": location, **found, "paused_tasks": paused_tasks})
     else:
         say(f"Engine: {location}")
-        _print_queues(stats)
+        _print_queues(stats, location)
         _print_paused(queues)
         _print_paused_tasks(paused_tasks)
         _print_unserved(stats, sessions)
@@ -55,9 +55,9 @@ def _print_orphans(stats: Stats) -> None:
         )
 
 
-def _print_queues(stats: Stats) -> None:
+def _print_queues(stats: Stats, location: str) -> None:
     if not stats.queues:
-        say(_why_empty(stats))
+        say(_why_empty(stats, location))
         return
     states = [state for state in State if any(state in counts for counts in stats.queues.values())]
     print_table(
@@ -69,11 +69,11 @@ def _print_queues(stats: Stats) -> None:
     )
 
 
-def _why_empty(stats: Stats) -> str:
+def _why_empty(stats: Stats, location: str) -> str:
     advice = f"Enqueue one from your code, or with `{program()} enqueue`."
     if stats.totals.get("enqueued"):
         return f"No jobs. {advice}"
-    return f"No jobs; {NEVER_STORED}. {advice}"
+    return f"No jobs; {never_stored(location)}. {advice}"
 
 
 def _print_paused(queues: Sequence[QueueRecord]) -> None:
@@ -104,6 +104,9 @@ def _print_unserved(stats: Stats, sessions: Sequence[SessionRecord]) -> None:
 def _print_held(app: Windlass, stats: Stats) -> None:
     """Report ready jobs that no worker can run, with the reason of the newest one of each task."""
     held: dict[str, list[JobRecord]] = {}
+    cut = what_was_searched(stats)
+    if cut:
+        say(f"Looked for held jobs only {cut}.")
     for job in find_held(app.engine, stats):
         held.setdefault(job.task, []).append(job)
     if not held:

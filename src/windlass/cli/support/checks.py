@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from windlass.app import Windlass
-from windlass.cli.support.holds import find_held, why_held
-from windlass.cli.support.wording import NEVER_STORED, count, span
+from windlass.cli.support.holds import find_held, what_was_searched, why_held
+from windlass.cli.support.wording import count, never_stored, span
 from windlass.core import installed_version
 from windlass.core.queues.labels import labels_of, may_take, queue_of
 from windlass.core.queues.plans import read_tiers
@@ -73,11 +73,11 @@ def examine_answers(engine: Engine) -> Finding:
 
 def examine_jobs(engine: Engine) -> Iterator[Finding]:
     if not engine.is_used():  # further calls would set up the engine
-        yield Finding(Grade.ADVICE, "jobs", NEVER_STORED)
+        yield Finding(Grade.ADVICE, "jobs", never_stored(engine.location))
         return
     stats, fleet = engine.stats(), read_fleet(engine)
     if not stats.totals.get("enqueued"):
-        yield Finding(Grade.ADVICE, "jobs", NEVER_STORED)
+        yield Finding(Grade.ADVICE, "jobs", never_stored(engine.location))
     yield from _workers(fleet, _sum(stats, [State.READY]))
     if fleet:
         yield from _served(stats, fleet)
@@ -180,9 +180,10 @@ def _waiting(stats: Stats) -> Counter[str]:
 
 
 def _unroutable(engine: Engine, stats: Stats, fleet: Sequence[WorkerInfo]) -> Finding:
-    held = find_held(engine, stats)
+    held, searched = find_held(engine, stats), what_was_searched(stats)
+    where = f" ({searched})" if searched else ""
     if held:
-        text = f"{count(len(held), 'job')} of {_names_of(held)}"
+        text = f"{count(len(held), 'job')} of {_names_of(held)}{where}"
         advice = (
             "start a worker whose app declares them, in the version and with the secret that they "
             "were enqueued with. Jobs of an unknown task are kept until then; a call that does not "
@@ -191,7 +192,8 @@ def _unroutable(engine: Engine, stats: Stats, fleet: Sequence[WorkerInfo]) -> Fi
         example = f"{held[0].id}: {_why_held(engine, held[0], fleet)}"
         text = f"no worker can run {text}: {advice}. The newest is {example}"
         return Finding(Grade.ADVICE, "unknown tasks", text)
-    return Finding(Grade.OK, "unknown tasks", "no job waits for a worker that has its task")
+    text = f"no job waits for a worker that has its task{where}"
+    return Finding(Grade.OK, "unknown tasks", text)
 
 
 def _names_of(held: Sequence[JobRecord]) -> str:

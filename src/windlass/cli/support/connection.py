@@ -286,5 +286,5 @@ def _no_database(file: Path, *, is_default_url: bool) -> str:
         )
     return (
         f"There is no database {file}, and none was created. Check the url, and the folder from "
-        "which a relative path starts. The first enqueued job creates it."
+        "which a relative path starts. The first worker or job creates it."
     )

@@ -35,6 +35,13 @@ def find_held(engine: Engine, stats: Stats) -> list[JobRecord]:
     return [job for job in newest if is_unroutable(job)]
 
 
+def what_was_searched(stats: Stats) -> str:
+    """Which jobs `find_held` reads, if there are more than it reads; else nothing."""
+    ready = sum(counts.get(State.READY, 0) for counts in stats.queues.values())
+    is_cut = ready > LOOKED_AT and stats.totals.get("unroutable", 0)
+    return f"among the newest {LOOKED_AT:,} of {ready:,} ready jobs" if is_cut else ""
+
+
 def is_unroutable(record: JobRecord) -> bool:
     return record.hold is Hold.UNROUTABLE
 

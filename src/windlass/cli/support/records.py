@@ -86,7 +86,7 @@ def print_record(record: JobRecord, why_held: str | None = None) -> None:
             ("enqueued", info.enqueued_at),
             ("due", info.due_at),
             ("expires", info.expires_at),
-            ("started", info.started_at),
+            ("started", _started_at(record, info)),
             ("finished", info.finished_at),
             ("worker", info.worker),
             ("headers", "\n".join(f"{name}: {value}" for name, value in info.headers.items())),
@@ -134,6 +134,12 @@ def _result_text(record: JobRecord) -> str:
     if problem is not None:
         return f"({problem})"
     return "" if result is None else bytes(result).decode()
+
+
+def _started_at(record: JobRecord, info: JobInfo) -> datetime | None:
+    """A worker may have claimed a held job without starting it."""
+    is_started = info.hold is Hold.NONE or record.counters.starts
+    return info.started_at if is_started else None
 
 
 def _held_words(info: JobInfo, why_held: str | None) -> str | None:

@@ -14,11 +14,6 @@ from typing import Final
 from windlass.core.durations import describe_ms
 from windlass.core.quantities import count as count
 
-#: A hint for an engine that was never used, because the url may be wrong.
-NEVER_STORED: Final = (
-    "none was ever stored here: if there should be some, check the url, and on Redis its "
-    "database and namespace"
-)
 _UNITS_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000)
 
 
@@ -36,6 +31,13 @@ def span(ms: int) -> str:
         if ms >= unit_ms:
             return describe_ms(ms // smaller_ms * smaller_ms)
     return describe_ms(ms // 1_000 * 1_000 if ms >= 1_000 else ms)
+
+
+def never_stored(location: str) -> str:
+    """A hint for an engine that was never used, because the url may be wrong."""
+    is_file = location.startswith("sqlite")
+    parts = "the path in the url" if is_file else "the url with its database and namespace"
+    return f"none was ever stored here: if there should be some, check {parts}"
 
 
 def sentence(text: object) -> str:
