@@ -325,7 +325,7 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     """The jobs of a queue at one instant."""
 
     jobs: Mapping[State, int]  # the number of jobs by state, without zeros
-    oldest_ready: timedelta | None  # how long ago its next ready job was enqueued
+    oldest_ready: timedelta | None  # how long its next job has been ready
 
 
 class AppStats(msgspec.Struct, frozen=True, kw_only=True):

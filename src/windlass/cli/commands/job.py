@@ -80,7 +80,8 @@ def list_(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List jobs, newest first. The column "ran" says how long a job has run, or took.
+    """List jobs, newest first. The column "ran" says how long a job has run, or took, from its
+    claim to its stored end; the log of the worker has the time of the task alone.
 
     \b
     windlass job list --state retrying
