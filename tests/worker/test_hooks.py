@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
 import threading
 import time
@@ -322,6 +323,34 @@ def test_errors_of_hooks_are_logged(
     assert [record.exc_info is not None for record in records] == [True, True]
     assert f"failed for job {job.id} of task nothing" in records[0].getMessage()
     assert "of a coroutine" in caplog.text
+
+
+@pytest.mark.local
+def test_a_hook_that_keeps_others_waiting_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, app: Windlass, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(hooks_module, "SLOW_S", 0.05)
+    gate, called = Event(), Event()
+
+    def wait(event: JobEvent) -> None:
+        called.set()
+        assert gate.wait(20)
+
+    task = app.task(name="nothing", on_success=wait)(nothing)
+    with app.worker():
+        job = task.enqueue()
+        assert called.wait(20)
+        time.sleep(0.06)  # real time is what is measured
+        for number in range(1, 4):
+            task.enqueue().result(timeout=20)
+            until(lambda: "has run for" in caplog.text, f"the line after {number} more calls")
+        gate.set()
+    [line] = [one.getMessage() for one in caplog.records if "has run for" in one.getMessage()]
+    assert re.fullmatch(
+        rf"hook on_success, \S+wait, has run for \d+s? for job {job.id} of task nothing: "
+        "other hooks of this child wait for it",
+        line,
+    )
 
 
 @pytest.mark.local

@@ -126,6 +126,10 @@ class LogEvent(StrEnum):
     DEAD_ALERT_FAILED = "alert hook for dead jobs failed"
     # hooks
     HOOK_FAILED = "hook %s, %s, failed for job %s of task %s", "hook function job_id task"
+    HOOK_SLOW = (
+        "hook %s, %s, has run for %s for job %s of task %s: other hooks of this child wait for it",
+        "hook function duration job_id task",
+    )
     HOOK_NOT_CALLED = "could not call a hook, dropping the call"
     HOOKS_DROPPED = "dropped %s: hooks take longer than jobs, or did not end in time", "number"
     # children

@@ -25,6 +25,7 @@ from time import monotonic
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from windlass.app import Windlass
+from windlass.core.durations import describe_ms
 from windlass.core.failures import FailureText
 from windlass.core.quantities import Count
 from windlass.core.queues.labels import queue_of
@@ -48,6 +49,8 @@ log = getLogger("windlass.worker")
 
 #: The most calls that wait in a child.
 MOST_WAITING: Final = 1_000
+#: A hook that runs for longer, in seconds, is logged when another call waits for it.
+SLOW_S: Final = 10.0
 #: How often dropped calls are logged, in seconds.
 DROPPED_S: Final = 10.0
 
@@ -65,6 +68,14 @@ class HookNote(NamedTuple):
 class PreparedCall(NamedTuple):
     hooks: tuple[JobHook, ...]
     event: JobEvent
+
+
+class CurrentCall(NamedTuple):
+    """The hook that the thread calls, and since when."""
+
+    hook: JobHook
+    event: JobEvent
+    since: float
 
 
 class WaitingCall(Protocol):
@@ -237,10 +248,13 @@ def call_hook(hook: JobHook, event: JobEvent) -> Coroutine[Any, Any, object] | N
 
 
 def log_hook_failure(hook: JobHook, event: JobEvent, error: BaseException) -> None:
-    name = getattr(hook, "__qualname__", type(hook).__qualname__)
     with suppress(BaseException):  # a handler of the app may be what fails
-        kind = f"on_{event.kind}"
+        kind, name = f"on_{event.kind}", _name_of(hook)
         log.error(LogEvent.HOOK_FAILED, kind, name, event.job_id, event.task, exc_info=error)
+
+
+def _name_of(hook: JobHook) -> str:
+    return str(getattr(hook, "__qualname__", type(hook).__qualname__))
 
 
 class HookThread:
@@ -256,6 +270,8 @@ class HookThread:
         self._is_closed = False
         self._dropped = 0
         self._logged_at = -DROPPED_S
+        self._current: CurrentCall | None = None
+        self._slow: CurrentCall | None = None  # the last one that was logged as slow
 
     def accept(self, outcomes: Iterable[Outcome], verdicts: Sequence[Verdict]) -> None:
         """Call the hooks of these outcomes soon."""
@@ -281,6 +297,7 @@ class HookThread:
             self._log_dropped()
 
     def _put(self, call: WaitingCall) -> None:
+        self._log_slow()
         with self._lock:
             if not self._is_closed and self._waiting.qsize() < MOST_WAITING and self._start():
                 self._waiting.put(call)
@@ -299,6 +316,19 @@ class HookThread:
             self._thread = thread
         return True
 
+    def _log_slow(self) -> None:
+        """Log a hook that keeps others from being called, once per call."""
+        current = self._current
+        if current is None or current is self._slow:
+            return
+        seconds = monotonic() - current.since
+        if seconds >= SLOW_S:
+            self._slow, event = current, current.event
+            kind, ran = f"on_{event.kind}", describe_ms(int(seconds) * 1000)
+            name = _name_of(current.hook)
+            with suppress(BaseException):  # a handler of the app may be what fails
+                log.warning(LogEvent.HOOK_SLOW, kind, name, ran, event.job_id, event.task)
+
     def _log_dropped(self) -> None:
         self._logged_at = monotonic()
         dropped, self._dropped = self._dropped, 0
@@ -315,7 +345,9 @@ class HookThread:
                     continue
                 if prepared is not None:
                     for hook in prepared.hooks:
+                        self._current = CurrentCall(hook, prepared.event, monotonic())
                         _call(hook, prepared.event, runner)
+                    self._current = None
 
 
 def _call(hook: JobHook, event: JobEvent, runner: asyncio.Runner) -> None:
