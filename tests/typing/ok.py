@@ -152,7 +152,10 @@ async def look_around(job_id: str) -> None:
     app.jobs.list(state="dead", until=datetime.now(UTC), headers={"user": "ann"})
     async for info in app.jobs.alist(since=timedelta(hours=1)):
         assert_type(info, JobInfo)
+    app.jobs.list(task=resize)
+    app.dead.list(task=resize)
     assert_type(app.jobs.get_many([job_id]), list[JobInfo | None])
+    app.jobs.get_many([resize.job(job_id), job_id])
     assert_type(await app.jobs.aget_many(iter([job_id])), list[JobInfo | None])
     stats = app.stats()
     assert_type(stats, AppStats)
