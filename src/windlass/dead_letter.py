@@ -101,8 +101,8 @@ class DeadGroup(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     first_at: datetime  # when the first of the stored jobs died
     last_at: datetime
-    example: str  # the id of the newest job
-    reason: Reason | None  # why the newest job died
+    example: str  # the id of the job that died last
+    reason: Reason | None  # why that job died
     error: FailureText | None
 
 

@@ -1,9 +1,9 @@
 """The dead letters of an app, `app.dead`: list, group, retry, edit, discard.
 
 1. `Selection` is a filter of dead jobs. Ages are by the engine's clock.
-2. `DeadLetters` reads dead jobs newest first, a bounded page at a time, and changes them in bounded
-   steps. The cursor is the id of the last job read and only decreases. While other jobs die or are
-   removed, no job is read twice, and no job that stays dead is skipped. A retry applies only to the
+2. `DeadLetters` reads dead jobs latest first, a bounded page at a time, and changes them in bounded
+   steps. While other jobs die or are removed, no job that stays dead is skipped or read twice. A
+   job that dies again is later than all jobs that are still to be read. A retry applies only to the
    death that was read, so one selection never retries a job twice.
 
 Every method has an async twin, which calls the engine through the app's I/O thread.
@@ -244,7 +244,7 @@ class DeadLetters:
     aget = get.awaited
 
     def list(self, **choice: Unpack[Choice]) -> Iterator[DeadLetter]:
-        """Dead jobs, newest first, read lazily a page at a time."""
+        """Dead jobs, latest first, read lazily a page at a time."""
         return self._list(select(choice, whole=True))
 
     def alist(self, **choice: Unpack[Choice]) -> AsyncIterator[DeadLetter]:
@@ -419,7 +419,8 @@ class DeadLetters:
 
 
 def _add(groups: dict[tuple[str, str], DeadGroup], letter: DeadLetter) -> None:
-    """Add a letter to its group. Letters come in the order of ids, not of deaths."""
+    """Add a letter to its group. Letters come latest first, if they are kept for the same time;
+    otherwise in the reverse order of the purge."""
     known = groups.get((letter.task, letter.fingerprint))
     if known is None:
         groups[letter.task, letter.fingerprint] = DeadGroup(

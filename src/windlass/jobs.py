@@ -1,13 +1,13 @@
 """The jobs of an app, `app.jobs`, and their numbers, `app.stats()`.
 
 1. `JobChoice` is a filter of jobs. Ages are by the engine's clock.
-2. `Jobs` lists jobs newest first, a bounded page at a time, and reads many jobs by id.
+2. `Jobs` lists jobs state by state, a bounded page at a time, and reads many jobs by id.
 3. `Jobs.editing`, `running_now` and `moving` change one job, for the methods of `Job`; `changing`
    changes many in bounded steps, for the command line.
 4. `read_stats` reads the number of jobs by queue and state.
 
-The cursor of a list is the id of the last job read and only decreases: while jobs come and go, no
-job is listed twice, and no job that stays is skipped.
+The cursor of a list is a place in an index of jobs. While jobs come and go, a job that stays as it
+is is listed once; a job that changes its state meanwhile may be listed twice, or not at all.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class JobChoice(TypedDict, total=False):
     since: datetime | Duration | None  # enqueued at this instant or later, or at most this long ago
     until: datetime | Duration | None  # enqueued before this instant, or longer ago
     headers: Mapping[str, str] | None  # each with this value; reads the calls, which takes longer
-    limit: int | None  # at most this many, the newest
+    limit: int | None  # at most this many, the first of the list
 
 
 class _Search(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,7 +180,10 @@ class Jobs:
         return [name for name in super().__dir__() if name[0] != "_" and name not in _INTERNAL]
 
     def list(self, **choice: Unpack[JobChoice]) -> Iterator[JobInfo]:
-        """Jobs, newest first, read lazily a page at a time.
+        """Jobs, read lazily a page at a time: first running jobs, then ready ones in the order in
+        which they start, then scheduled and retrying ones by due time, then dead, cancelled and
+        succeeded ones, each the latest first. A job that changes its state meanwhile may be listed
+        twice, or not at all.
 
         `since` and `until` are datetimes or ages such as "1h". Errors are not read, and headers
         only when `headers` is given: `get_many` reads all."""

@@ -131,7 +131,7 @@ def test_a_job_that_is_held_for_want_of_a_key_says_so(
     assert described["held_because"].startswith(why)
     found = type_here(shell, "doctor", "--json").json["findings"]
     [text] = [one["text"] for one in found if one["subject"] == "unknown tasks"]
-    assert f"The newest is {job.id}: {why}" in text
+    assert f"The first is {job.id}: {why}" in text
 
 
 def test_a_job_that_is_held_for_another_reason_is_not_said_to_want_a_key(shell: Shell) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -30,7 +31,6 @@ from windlass.engine.contract import (
     JobRecord,
     NewJob,
     Outcome,
-    Page,
     Placed,
     Plan,
     Pulse,
@@ -46,7 +46,7 @@ from windlass.engine.contract import (
 )
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.partitions import Partitions
-from windlass.testing.contract.model import Model
+from windlass.testing.contract.model import Listed, Model
 from windlass.testing.contract.model_job import ModelJob
 from windlass.testing.contract.model_schedules import ScheduleModel
 from windlass.testing.contract.model_state import in_turn
@@ -269,11 +269,9 @@ class PartitionedModel(ScheduleModel):
 
     # ----------------------------------------------------------------------------------- reading
 
-    def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
-        pages = [model.find(filter, cursor, limit + 1).records for model in self._models]
-        found = sorted((record for page in pages for record in page), key=lambda record: record.id)
-        shown = tuple(reversed(found))[:limit]
-        return Page(shown, shown[-1].id if len(found) > limit else None)
+    def listing(self, filter: Filter) -> list[Listed]:
+        found = [listed for model in self._models for listed in model.listing(filter)]
+        return sorted(found, key=itemgetter(0))
 
     def stats(self) -> Stats:
         queues: dict[str, Counter[State]] = {}

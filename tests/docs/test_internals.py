@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
+import apsw
+
 from tests.docs.pages import DOCS, PROJECT, blocks, code_in, table_rows
 from windlass.core.states import MAX_INTERRUPTIONS, MAX_LOSSES, TABLE, Counters, Reason
 from windlass.engine.redis.keys import KINDS
+from windlass.engine.sqlite.statements import migrations
 from windlass.worker.logs.events import LogEvent
 
 SOURCE = PROJECT / "src" / "windlass"
@@ -35,10 +38,11 @@ def test_every_counter_has_its_budget() -> None:
 
 
 def test_every_table_and_index_is_told_of() -> None:
-    schema = "".join(
-        file.read_text() for file in (SOURCE / "engine/sqlite/migrations").glob("*.sql")
-    )
-    names = set(re.findall(r"^CREATE (?:UNIQUE )?(?:TABLE|INDEX) (\w+)", schema, re.MULTILINE))
+    database = apsw.Connection(":memory:")
+    for _, text in migrations():
+        database.execute(text)
+    stored = database.execute("SELECT name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'")
+    names = {name for (name,) in stored}
     told = {code for row in table_rows(SQLITE) for code in code_in(row[0])}
     assert {name for name in told if re.fullmatch(r"[a-z_]+", name)} == names
 

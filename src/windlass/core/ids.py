@@ -85,11 +85,6 @@ def created_ms_of(job_id: str) -> int:
     return _number(_generated(job_id)[:10])
 
 
-def first_id(wall_ms: int) -> str:
-    """The text that sorts after all ids made before `wall_ms`, and before all others."""
-    return _digits(min(max(wall_ms, 0), (1 << _TIME_BITS) - 1), 10)
-
-
 def check_id(text: str) -> str:
     """Raise `ValueError` if an id cannot be stored or put into a URL, and `TypeError` if it is not
     text."""

@@ -52,7 +52,7 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "check": set(),
     "close": {"asked", "held", "lease", "idle", "waiters", "watch"},
     "discard": {
-        *("body", "count", "dead", "extra", "ids", "job", "keep", "key_expiry", "keys"),
+        *("body", "cancelled", "count", "dead", "extra", "job", "key_expiry", "keys"),
         *("unique", "watch"),
     },
     "ends": set(),
@@ -65,24 +65,35 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "open": set(),
     "prepare": {"asked", "due", "held", "lease", "parked", "idle", "waiters", "watch"},
     "purge": {
-        *("body", "count", "due", "extra", "ids", "job", "key_expiry", "keys", "lines", "parked"),
+        *("body", "count", "due", "extra", "job", "key_expiry", "keys", "lines", "parked"),
         *("ready", "unique", "watch"),
     },
     "put": {"idle", "waiters"},
     "put_unique": {"due", "lines", "parked", "ready", "idle", "waiters", "watch"},
     "queue": {"lines", "idle", "waiters"},
     "repair": {
-        *("asked", "body", "count", "dead", "due", "held", "ids", "keep", "key_expiry", "lines"),
+        *(
+            "asked",
+            "body",
+            "cancelled",
+            "count",
+            "dead",
+            "due",
+            "held",
+            "keep",
+            "key_expiry",
+            "lines",
+        ),
         *("parked", "ready", "schedule", "schedule_due", "schedule_names", "unique"),
         *("idle", "waiters"),
     },
     "release": {"asked", "held", "idle", "waiters", "watch"},
-    "revive": {"dead", "extra", "keep", "idle", "waiters"},
+    "revive": {"cancelled", "dead", "extra", "idle", "waiters"},
     "schedules": {"schedule_due", "schedule_names"},
     "sessions": set(),
     "stats": set(),
     "tend": {
-        *("asked", "body", "count", "dead", "extra", "forget", "held", "ids", "job", "keep"),
+        *("asked", "body", "cancelled", "count", "dead", "extra", "forget", "held", "job", "keep"),
         *("key_expiry", "keys", "lease", "sessions", "unique", "idle", "waiters", "watch"),
         "watch_until",
     },
@@ -529,7 +540,6 @@ def a_queue_is_paused_and_resumed(stage: Stage) -> None:
 
 #: Entries that point to no job.
 GHOSTS: Final[tuple[tuple[bytes, str, bytes, bytes], ...]] = (
-    (b"ZADD", "ids", b"0", b"ghost"),
     (b"ZADD", "ready", b"0", b"0queue\0" + b"\0" * 11 + b"ghost"),
     (b"ZADD", "lines", b"0", b"0\0\0" + b"\0" * 12 + b"other"),
     (b"ZADD", "due", b"1", b"\0" * 7 + b"ghost"),
@@ -537,7 +547,8 @@ GHOSTS: Final[tuple[tuple[bytes, str, bytes, bytes], ...]] = (
     (b"ZADD", "held", b"0", b"worker\0nonce\0ghost"),
     (b"ZADD", "asked", b"0", b"worker\0ghost"),
     (b"ZADD", "keep", b"1", b"ghost"),
-    (b"ZADD", "dead", b"0", b"ghost"),
+    (b"ZADD", "cancelled", b"1", b"ghost"),
+    (b"ZADD", "dead", b"1", b"ghost"),
     (b"ZADD", "unique", b"0", b"4:taskkey\0ghost"),
     (b"ZADD", "key_expiry", b"1", b"ghost"),
     (b"ZADD", "schedule_names", b"0", b"ghost"),
@@ -555,8 +566,8 @@ def damage_is_repaired(stage: Stage) -> None:
         stage.tell(command, name, *words)
     for change in (False, True):
         repair(stage, change)
-    lost = stage.world.put()
-    stage.tell(b"ZREM", "ids", lost.encode())
+    stage.world.put()
+    stage.tell(b"ZREM", "ready", *stage.members("ready"))
     (listed,) = stage.members("lines")
     stage.tell(b"ZREM", "lines", listed)
     stage.add_waiter()

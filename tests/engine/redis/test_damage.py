@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from itertools import count
 
+import msgspec
 import pytest
 
 from tests.engine.conftest import OpenRedis, repair_all
@@ -19,10 +20,12 @@ from windlass.engine.contract import (
     Buried,
     Claim,
     Filter,
+    JobChange,
     NewJob,
     Plan,
     QueueChange,
     Repaired,
+    Revival,
     ScheduleChange,
     Succeeded,
     UniqueKey,
@@ -32,7 +35,7 @@ from windlass.engine.contract import (
 from windlass.engine.redis import keys
 from windlass.engine.redis.client import scripts
 from windlass.engine.redis.engine import RedisEngine
-from windlass.testing.contract.world import claim_jobs
+from windlass.testing.contract.world import OUTCOMES, claim_jobs
 
 GHOST = b"ghost"
 RANK_AND_PLACE = b"\0\0\0\0" + b"\0\0\0\0\0\0\0"
@@ -86,8 +89,6 @@ class Place:
 
 def convert(fields: dict[str, object]) -> NewJob:
     """Make a job from fields that vary from test to test."""
-    import msgspec
-
     unique = fields.pop("unique", None)
     job = msgspec.convert(fields, NewJob)
     return msgspec.structs.replace(job, unique=unique)
@@ -123,8 +124,8 @@ GHOSTS = {
     "held, too short": entry(b"ZADD", "held", b"0", b"s\0x"),
     "asked": entry(b"ZADD", "asked", b"0", b"s\0" + GHOST),
     "keep": entry(b"ZADD", "keep", b"1", GHOST),
-    "dead": entry(b"ZADD", "dead", b"0", GHOST),
-    "ids": entry(b"ZADD", "ids", b"0", GHOST),
+    "cancelled": entry(b"ZADD", "cancelled", b"1", GHOST),
+    "dead": entry(b"ZADD", "dead", b"1", GHOST),
     "unique": entry(b"ZADD", "unique", b"0", b"1:tk\0" + b"0" + GHOST),
     "lease": entry(b"ZADD", "lease", b"1", GHOST),
     "key_expiry": entry(b"ZADD", "key_expiry", b"1", GHOST),
@@ -175,7 +176,9 @@ def test_a_ghost_stops_nothing_and_is_removed(place: Place, what: str) -> None:
     assert place.repair(change=True) == Repaired()
 
 
-@pytest.mark.parametrize("what", ["ready", "due", "keep", "held", "parked", "asked", "lines"])
+@pytest.mark.parametrize(
+    "what", ["ready", "due", "keep", "cancelled", "dead", "held", "parked", "asked", "lines"]
+)
 def test_ghosts_are_counted(place: Place, what: str) -> None:
     place.put()
     place.claim(1)
@@ -291,13 +294,13 @@ def live(place: Place) -> None:
             Unroutable(id=three.id, token=three.token),
         ]
     )
-    engine.cancel([claims[4].id])
+    engine.cancel([claims[4].id, *place.put(1)])
     engine.change_schedules([a_schedule()])
 
 
 #: Indexes and counters: all that follows from records.
 DERIVED = [
-    *("ids", "ready", "lines", "due", "parked", "held", "asked", "keep", "dead", "unique"),
+    *("ready", "lines", "due", "parked", "held", "asked", "keep", "cancelled", "dead", "unique"),
     *("lease", "key_expiry", "schedule_names", "schedule_due", "count"),
 ]
 
@@ -378,3 +381,101 @@ def test_counters_are_exact_though_workers_go_on(
         worker.join()
     assert place.engine.check() == []
     assert place.repair(change=True) == Repaired()
+
+
+class Churn:
+    """Changes of every kind, at random, of jobs that may be in any state."""
+
+    def __init__(self, place: Place, seed: int) -> None:
+        self.place = place
+        self.engine = place.engine
+        self.rng = random.Random(seed)
+        self.ids: list[str] = []
+
+    def some(self) -> list[str]:
+        """Some jobs, with the one that was counted last."""
+        counted = self.place.tell(b"HGET", "meta", b"recounted")
+        assert isinstance(counted, bytes)
+        last = [id for id in self.ids if counted.endswith(id.encode())]
+        return [*last, *self.rng.sample(self.ids, 20)]
+
+    def put(self) -> None:
+        queue = self.rng.choice(["q", "r", "q+gpu"])
+        self.ids += self.place.put(5, queue=queue, run_in_ms=self.rng.choice([0, 0, 500, 90_000]))
+
+    def run(self) -> None:
+        """Claim jobs, and end most of them, each in another way."""
+        plan = Plan(labels=("gpu",), suspects=self.rng.random() < 0.2)
+        for claim in self.place.claim(10, session=self.rng.choice("abc"), plan=plan):
+            kind = self.rng.choice([*OUTCOMES])
+            outcome = OUTCOMES[kind](claim.id, claim.token)
+            if isinstance(outcome, Succeeded):
+                outcome = msgspec.structs.replace(
+                    outcome, result_ttl_ms=self.rng.choice([500, 10**8])
+                )
+            self.engine.finish([outcome])
+
+    def cancel(self) -> None:
+        self.engine.cancel(self.some())
+
+    def revive(self) -> None:
+        self.engine.revive([Revival(id=id) for id in self.some()])
+
+    def discard(self) -> None:
+        self.engine.discard(self.some())
+
+    def change(self) -> None:
+        run_in_ms, queue = self.rng.choice([None, 0, 7_000]), self.rng.choice([None, "r"])
+        changes = [JobChange(id=id, run_in_ms=run_in_ms, queue=queue) for id in self.some()]
+        self.engine.change_jobs(changes)
+
+    def hold(self) -> None:
+        """Claims hold the jobs of a paused task."""
+        self.engine.pause_task("t")
+        self.place.claim(5)
+        if self.rng.random() < 0.5:
+            self.engine.resume_task("t")
+
+    def wait(self) -> None:
+        """Results expire, and jobs become due."""
+        self.engine.clock_offset_ms += 1_000
+        self.engine.tend()
+
+    def step(self) -> None:
+        """Change something, as a process with some other retention."""
+        self.engine._limits[1] = self.rng.choice([b"700000", b"90000000"])
+        kinds = (self.put, self.run, self.cancel, self.revive, self.discard, self.change)
+        self.rng.choice([*kinds, self.run, self.hold, self.wait, self.wait])()
+
+
+def fill(churn: Churn) -> None:
+    """Put more jobs into every index than one batch counts."""
+    place, engine, number = churn.place, churn.engine, 1100
+    for kind in ("succeeded", "buried", "unroutable", None):
+        ids = place.put(number, queue="fill")
+        claims = [claim for _ in range(3) for claim in place.claim(500, session="filler")]
+        engine.finish([OUTCOMES[kind](claim.id, claim.token) for claim in claims if kind])
+        churn.ids += ids
+    cancelled = place.put(number)
+    engine.cancel(cancelled)
+    churn.ids += [*cancelled, *place.put(number), *place.put(number, run_in_ms=3_600_000)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_counters_are_exact_whatever_changes_between_two_batches(place: Place, seed: int) -> None:
+    churn = Churn(place, seed)
+    fill(churn)
+    cursor: str | None = None
+    is_counting, batches = False, 0
+    while True:
+        repaired = place.engine.repair(cursor, change=True)
+        assert repaired.fixed == repaired.left == ()
+        cursor = repaired.cursor
+        if cursor is None:
+            break
+        is_counting = place.tell(b"HGET", "meta", b"recounted") is not None
+        batches += is_counting
+        for _ in range(6 if is_counting else 0):
+            churn.step()
+    assert batches > 10
+    assert place.engine.check() == []

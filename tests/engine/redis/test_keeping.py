@@ -73,7 +73,8 @@ def test_a_lost_member_is_found_by_the_check(server: RedisServer, open_redis: Op
     engine.put([new_job(3, unique=UniqueKey(key="lost"))])
     assert engine.check() == []
     server.tell("HDEL", "{damaged:p0}:body", "job-000001")
-    server.tell("ZREM", "{damaged:p0}:ids", "job-000002")
+    standing = r"\x00\x00\x00d\x00\x00\x00\x00\x00\x00\x03"
+    server.tell("ZREM", "{damaged:p0}:ready", rf'"0q\x00{standing}job-000002"')
     server.tell("ZREM", "{damaged:p0}:lease", "worker")
     server.tell("HINCRBY", "{damaged:p0}:count", '"q\\x00ready"', "5")
     server.tell("ZREM", "{damaged:p0}:dead", '""')
@@ -82,7 +83,8 @@ def test_a_lost_member_is_found_by_the_check(server: RedisServer, open_redis: Op
     found = "\n".join(engine.check())
     for words in (
         "Job job-000001 has no body.",
-        "The counters say 9 jobs are listed, but there are 3.",
+        "Job job-000002 is ready (held: none), but not listed in ready.",
+        "The counters say 9 jobs exist, but there are 4.",
         "session worker, which is unknown",
         "The set dead has lost its sentinel.",
         "A unique key leads to job job-000000, which has another one.",

@@ -22,7 +22,7 @@ FILES = {
 }
 
 #: These walk the fields of a key in batches, which have no order.
-WALKING = {"stats", "repair"}
+WALKING = {"check", "stats", "repair"}
 
 
 def test_parts_come_once_and_before_what_needs_them() -> None:

@@ -146,7 +146,7 @@ def test_what_runs_is_not_purged(path: Path, engine: SQLiteEngine) -> None:
     engine.tend()
     claim_jobs(engine, "other", "n", Plan(), 1)
     assert engine.finish([success(claim)])[0] == "ok"
-    assert engine.stats().totals["orphans"] == 2
+    assert engine.stats().totals["orphans"] == 1  # the due time; the purge visits ended jobs only
     assert engine.check() == []
 
 
@@ -216,6 +216,16 @@ def test_anything_that_follows_from_records_can_be_repaired(
     assert len(run_all(engine, Plan(labels=("gpu",)))) == ready - 1  # one is unroutable
 
 
+#: The indexes of format 7, as far as later formats replace them.
+OLD_INDEXES = (
+    "CREATE INDEX jobs_suspect ON jobs (queue) "
+    "WHERE suspect = 1 AND state = 'ready' AND hold = 'none'",
+    "CREATE INDEX jobs_unroutable ON jobs (task) WHERE hold = 'unroutable'",
+    "CREATE INDEX jobs_kept ON jobs (keep_until_ms) WHERE keep_until_ms IS NOT NULL",
+    "CREATE INDEX jobs_dead ON jobs (id, task) WHERE state = 'dead'",
+)
+
+
 def test_an_older_file_gets_an_index_of_lines(path: Path, engine: SQLiteEngine) -> None:
     engine.change_queue("aged", QueueChange(ageing_ms=60_000))
     engine.change_queue("once", QueueChange(ageing_ms=1_000))
@@ -229,7 +239,8 @@ def test_an_older_file_gets_an_index_of_lines(path: Path, engine: SQLiteEngine) 
     vandalise(
         path,
         "DROP TABLE lines",
-        "DROP INDEX jobs_paused",
+        *("DROP INDEX jobs_parked", "DROP INDEX jobs_ended", "DROP INDEX jobs_suspect"),
+        *OLD_INDEXES,
         "ALTER TABLE jobs DROP COLUMN held_because",
         "PRAGMA user_version = 7",
     )

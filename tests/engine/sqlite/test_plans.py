@@ -59,6 +59,7 @@ def test_no_statement_scans(connection: apsw.Connection, name: str) -> None:
     [
         *("list_ready", "load_due", "list_kept_too_long", "next_line", "next_suspect_line"),
         *("list_lines", "list_ready_after", "next_group", "next_ready_line", "line_heads"),
+        *("find_running", "find_ready", "find_suspect", "find_parked", "find_due", "find_ended"),
     ],
 )
 def test_no_statement_on_a_hot_path_sorts(connection: apsw.Connection, name: str) -> None:

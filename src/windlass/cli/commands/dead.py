@@ -153,7 +153,7 @@ def _require_match(app: Windlass, chosen: Chosen, verb: str) -> int:
 @connected
 @json_option
 def list_(app: Windlass, choice: Choice, group: bool, limit: int, as_json: bool) -> None:
-    """List dead jobs, newest first, or groups of them.
+    """List dead jobs, latest first, or groups of them.
 
     \b
     windlass dead list --task shop.tasks.charge --newer-than 1h

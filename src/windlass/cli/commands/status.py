@@ -8,7 +8,7 @@ import click
 
 from windlass.app import Windlass
 from windlass.cli.support.connection import connected
-from windlass.cli.support.holds import find_held, what_was_searched, why_held
+from windlass.cli.support.holds import find_held, what_was_cut, why_held
 from windlass.cli.support.output import print_json, print_table, say
 from windlass.cli.support.parameters import json_option
 from windlass.cli.support.wording import count, never_stored, program, span
@@ -102,18 +102,18 @@ def _print_unserved(stats: Stats, sessions: Sequence[SessionRecord]) -> None:
 
 
 def _print_held(app: Windlass, stats: Stats) -> None:
-    """Report ready jobs that no worker can run, with the reason of the newest one of each task."""
+    """Report ready jobs that no worker can run, with the reason of the first one of each task."""
     held: dict[str, list[JobRecord]] = {}
-    cut = what_was_searched(stats)
-    if cut:
-        say(f"Looked for held jobs only {cut}.")
-    for job in find_held(app.engine, stats):
+    found = find_held(app.engine, stats)
+    for job in found:
         held.setdefault(job.task, []).append(job)
+    if cut := what_was_cut(found):
+        say(f"{cut.capitalize()}.")
     if not held:
         return
-    newest = app.engine.get([jobs[0].id for jobs in held.values()])
+    firsts = app.engine.get([jobs[0].id for jobs in held.values()])
     fleet = read_fleet(app.engine)
-    for (task, jobs), record in zip(held.items(), newest, strict=True):
+    for (task, jobs), record in zip(held.items(), firsts, strict=True):
         why = record and why_held(app.packing.reveal_failures(record), fleet)
         if why:
             say(f"Held, of the task {task}: {count(len(jobs), 'job')}. {jobs[0].id}: {why}.")

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from windlass.app import Windlass
-from windlass.cli.support.holds import find_held, what_was_searched, why_held
+from windlass.cli.support.holds import find_held, what_was_cut, why_held
 from windlass.cli.support.wording import count, never_stored, span
 from windlass.core import installed_version
 from windlass.core.queues.labels import labels_of, may_take, queue_of
@@ -180,8 +180,9 @@ def _waiting(stats: Stats) -> Counter[str]:
 
 
 def _unroutable(engine: Engine, stats: Stats, fleet: Sequence[WorkerInfo]) -> Finding:
-    held, searched = find_held(engine, stats), what_was_searched(stats)
-    where = f" ({searched})" if searched else ""
+    held = find_held(engine, stats)
+    cut = what_was_cut(held)
+    where = f" ({cut})" if cut else ""
     if held:
         text = f"{count(len(held), 'job')} of {_names_of(held)}{where}"
         advice = (
@@ -190,10 +191,9 @@ def _unroutable(engine: Engine, stats: Stats, fleet: Sequence[WorkerInfo]) -> Fi
             "fit its function, or that no worker can read, is dead after a day"
         )
         example = f"{held[0].id}: {_why_held(engine, held[0], fleet)}"
-        text = f"no worker can run {text}: {advice}. The newest is {example}"
+        text = f"no worker can run {text}: {advice}. The first is {example}"
         return Finding(Grade.ADVICE, "unknown tasks", text)
-    text = f"no job waits for a worker that has its task{where}"
-    return Finding(Grade.OK, "unknown tasks", text)
+    return Finding(Grade.OK, "unknown tasks", "no job waits for a worker that has its task")
 
 
 def _names_of(held: Sequence[JobRecord]) -> str:

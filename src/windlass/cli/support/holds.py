@@ -7,20 +7,18 @@ reason is stored with the job by the worker that claimed it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from typing import Final
 
-from windlass.cli.support.records import find_all
 from windlass.cli.support.wording import program
 from windlass.core.serialization.envelope import unpack
 from windlass.core.serialization.frame import describe_sealed
-from windlass.core.states import Hold, State
+from windlass.core.states import Hold
 from windlass.engine.contract import Engine, Filter, JobRecord, Stats
 from windlass.errors import DecodeError
 from windlass.fleet import WorkerInfo
 from windlass.job import held_because
 
-#: At most this many ready jobs are searched for held ones.
+#: At most this many held jobs are read.
 LOOKED_AT: Final = 1000
 _NOT_UNDERSTOOD: Final = (  # of a worker that stored no reason
     "no worker that claimed it has its task, accepts its arguments and reads its codec"
@@ -28,18 +26,15 @@ _NOT_UNDERSTOOD: Final = (  # of a worker that stored no reason
 
 
 def find_held(engine: Engine, stats: Stats) -> list[JobRecord]:
-    """The held jobs among the newest ready ones."""
+    """The jobs that are held as unroutable, by task: a bounded number."""
     if not stats.totals.get("unroutable", 0):
         return []
-    newest = islice(find_all(engine, Filter(state=State.READY)), LOOKED_AT)
-    return [job for job in newest if is_unroutable(job)]
+    return list(engine.find(Filter(hold=Hold.UNROUTABLE), limit=LOOKED_AT).records)
 
 
-def what_was_searched(stats: Stats) -> str:
-    """Which jobs `find_held` reads, if there are more than it reads; else nothing."""
-    ready = sum(counts.get(State.READY, 0) for counts in stats.queues.values())
-    is_cut = ready > LOOKED_AT and stats.totals.get("unroutable", 0)
-    return f"among the newest {LOOKED_AT:,} of {ready:,} ready jobs" if is_cut else ""
+def what_was_cut(held: Sequence[JobRecord]) -> str:
+    """Which jobs `find_held` has read, if there may be more of them; else nothing."""
+    return f"only the first {LOOKED_AT:,} held jobs were read" if len(held) >= LOOKED_AT else ""
 
 
 def is_unroutable(record: JobRecord) -> bool:

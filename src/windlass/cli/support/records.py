@@ -34,7 +34,7 @@ _PAST: Final[Mapping[str, str]] = {
 
 
 def find_all(engine: Engine, filter: Filter) -> Iterator[JobRecord]:
-    """Return all matching jobs, newest first, read lazily in pages."""
+    """Return all matching jobs in the order of `Engine.find`, read lazily in pages."""
     cursor: str | None = None
     while True:
         page = engine.find(filter, cursor, PAGE)

@@ -46,6 +46,12 @@ def queue_of(line: str) -> str:
     return line.partition(_MARK)[0]
 
 
+def after_lines(queue: str) -> str:
+    """The text that sorts after all lines of a queue. Lines of some other queues, whose names
+    continue this one, may sort before it too."""
+    return f"{queue},"
+
+
 def labels_of(line: str) -> tuple[str, ...]:
     """The labels that a worker must have to claim from this line."""
     return tuple(line.split(_MARK)[1:])

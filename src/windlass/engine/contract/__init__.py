@@ -1,7 +1,8 @@
 """The engine contract: the operations of every engine, their arguments and results.
 
 1. `jobs`, `claims`, `sessions`, `schedules` and `admin`: values and operations of one concern.
-2. `protocol`: the engine, which has the operations of all concerns; its options and capabilities.
+2. `pages`: the order of `find`, and its cursor.
+3. `protocol`: the engine, which has the operations of all concerns; its options and capabilities.
 
 Import all names from here.
 """
@@ -9,6 +10,7 @@ Import all names from here.
 from windlass.engine.contract.admin import *
 from windlass.engine.contract.claims import *
 from windlass.engine.contract.jobs import *
+from windlass.engine.contract.pages import *
 from windlass.engine.contract.protocol import *
 from windlass.engine.contract.schedules import *
 from windlass.engine.contract.sessions import *

@@ -10,7 +10,6 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from windlass.core.durations import LATEST_MS, LATEST_YEAR, MAX_DURATION_MS, describe_ms
-from windlass.core.ids import first_id
 from windlass.core.states import Counters, Hold, Reason, State
 from windlass.core.unique import OnConflict, Until
 from windlass.errors import EngineError
@@ -27,8 +26,6 @@ MIN_RECORD_MS: Final = 10 * 60 * 1000
 IDEMPOTENCY_MS: Final = 24 * 60 * 60 * 1000
 #: An engine remembers a `watch` this long; a waiting caller renews it.
 WATCH_MS: Final = 10_000
-#: `find` expects the clocks of producers, which make the ids, within this distance of the engine's.
-MAX_CLOCK_SKEW_MS: Final = 60 * 60 * 1000
 #: A job keeps at most this many failures, the newest ones.
 MAX_FAILURES: Final = 50
 
@@ -207,6 +204,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Conditions for listing jobs. All given conditions must hold."""
 
     state: State | None = None
+    hold: Hold | None = None  # only ready jobs that are held for this reason
     queue: str | None = None
     task: str | None = None
     since_ms: int | None = None  # created at this instant or later
@@ -218,21 +216,10 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
             self.until_ms is None or created_ms < self.until_ms
         )
 
-    def id_range(self, cursor: str | None, clock_offset_ms: int) -> tuple[str, str]:
-        """The first id of a page, and the id that all of them are below; "" is no limit. Ids sort
-        by the clock of their producer, so a page need not read jobs that are much older or newer.
-        An engine whose clock was moved cannot tell the age of an id, and reads all."""
-        first, below = "", cursor or ""
-        if self.since_ms is not None and not clock_offset_ms:
-            first = first_id(self.since_ms - MAX_CLOCK_SKEW_MS)
-        if self.until_ms is not None and not clock_offset_ms:
-            newest = first_id(self.until_ms + MAX_CLOCK_SKEW_MS)
-            below = min(below or newest, newest)
-        return first, below
-
 
 class Page(msgspec.Struct, frozen=True):
-    """One page of records without payloads, results and histories. `cursor` is None at the end."""
+    """One page of records without payloads, results and histories. `cursor` is None at the end, and
+    opaque otherwise."""
 
     records: tuple[JobRecord, ...]
     cursor: str | None
@@ -320,9 +307,22 @@ class JobVerbs(Protocol):
         thread of the engine and must not block; pass the same function each time."""
 
     def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
-        """Read one page of jobs, newest first by id. With `since_ms` or `until_ms`, a page reads
-        only ids of that time: a job may be missing whose id carries a time more than
-        `MAX_CLOCK_SKEW_MS` from its creation, as of an occurrence that was missed for longer."""
+        """Read one page of jobs, state by state:
+
+        1. running jobs, by session and claim
+        2. ready jobs, queue by queue in the order in which they start. The lines of a queue follow
+           each other. Jobs that must run alone come after the others, then those that are held as
+           unroutable or because their task is paused, by task
+        3. scheduled and retrying jobs, the soonest first
+        4. dead, then cancelled, then succeeded jobs: first the one that the purge visits last. That
+           is the latest end among jobs of one state that are kept for the same time
+
+        `pages.JobIndex` lists the indexes of this order; with a state, only its own are read. Jobs
+        of several partitions are merged. A job that does not change between two pages is listed
+        exactly once; one that changes its state or its place meanwhile may be listed twice, or be
+        missed. The cursor is a URL-safe text, for the same filter only; another one raises
+        `EngineError`. A page reads at most about `pages.SCAN_BUDGET` records. So it may be short,
+        or empty, and still have a cursor."""
 
     def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
         """Find the jobs that hold unique keys; return their ids. A key is (task, key)."""

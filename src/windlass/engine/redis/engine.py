@@ -353,8 +353,7 @@ class RedisEngine(Caller):
         return self._spread("ends", ids, self._of_id, pack, unpack)
 
     def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
-        ids = filter.id_range(cursor, self.clock_offset_ms)
-        return read.find(self._ask, self._partitions.number, filter, ids, limit)
+        return read.find(self._broadcast, self._partitions.number, filter, cursor, limit)
 
     def stats(self) -> Stats:
         """Read batches. In a partition, all counters of a line are of one instant."""

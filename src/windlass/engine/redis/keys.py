@@ -27,7 +27,6 @@ KINDS: Final[dict[str, KeyKind]] = {
     "body": KeyKind.HASH,  # id -> envelope
     "extra": KeyKind.HASH,  # r:id result, p:id progress, f:number:id an entry of the history,
     # k:id its idempotency key, s:id the put that replaced its call, w:put the job with its call
-    "ids": KeyKind.LEXICAL,  # every id
     "ready": KeyKind.LEXICAL,  # jobs that may be claimed: suspect, queue, rank, place, id
     "lines": KeyKind.LEXICAL,  # lines with ready jobs: suspect, labels, ageing of the queue,
     # rank and place of the first in line, queue
@@ -35,8 +34,9 @@ KINDS: Final[dict[str, KeyKind]] = {
     "parked": KeyKind.LEXICAL,  # jobs that are held: task, row, id
     "held": KeyKind.LEXICAL,  # jobs that run: session, nonce, id
     "asked": KeyKind.LEXICAL,  # running jobs with a cancel request: session, id
-    "keep": KeyKind.BY_TIME,  # jobs that have ended, by the next visit of the purge: id
-    "dead": KeyKind.LEXICAL,  # dead jobs: id
+    "keep": KeyKind.BY_TIME,  # jobs that have succeeded, by the next visit of the purge: id
+    "cancelled": KeyKind.BY_TIME,  # the same of cancelled jobs
+    "dead": KeyKind.BY_TIME,  # the same of dead jobs
     "lease": KeyKind.BY_TIME,  # until when a session lives; -1 when it is dead and still holds jobs
     "sessions": KeyKind.HASH,  # session -> 0 (lives) or 1 (dead), latest nonce; session\0 -> info
     "forget": KeyKind.BY_TIME,  # sessions without a lease, by when they are forgotten

@@ -3,102 +3,163 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from windlass.core.queues.labels import queue_of
+from windlass.core.queues.labels import after_lines, queue_of
 from windlass.core.queues.settings import QueueSettings
-from windlass.core.states import State
+from windlass.core.states import Hold, State
 from windlass.engine.contract import (
+    ENDED,
     MAX_HELD,
     DueSchedules,
     Filter,
+    JobIndex,
     JobRecord,
     Page,
     ScheduleRecord,
     SessionRecord,
     Stats,
+    Stretch,
+    bad_cursor,
+    collect,
+    earliest_visit_ms,
+    index_has,
+    to_cursor,
 )
 from windlass.engine.redis import decode
 
-#: A page with a filter that no index covers examines at most this many records.
-SCAN_BUDGET: Final = 10_000
+#: A call of `find` reads at most this many records.
 _CHUNK: Final = 500
+#: The words of its reply for each entry.
+_ENTRY: Final = 5
+#: index -> the key that holds it
+_KEYS: Final = {
+    JobIndex.RUNNING: "held",
+    JobIndex.READY: "ready",
+    JobIndex.SUSPECT: "ready",
+    JobIndex.PARKED: "parked",
+    JobIndex.DUE: "due",
+    JobIndex.DEAD: "dead",
+    JobIndex.CANCELLED: "cancelled",
+    JobIndex.SUCCEEDED: "keep",
+}
+_SCORE: Final = re.compile(rb"[-+]?(inf|[0-9.e+-]+)")
 
-#: Run a script with arguments in a partition and return the reply.
-Ask = Callable[[int, str, Sequence[bytes]], Any]
-
-
-def find(ask: Ask, partitions: int, filter: Filter, ids: tuple[str, str], limit: int) -> Page:
-    """Merge the streams of all partitions. One record more than the limit is read, to know whether
-    there is another page."""
-    streams = [_Stream(ask, number, partitions, filter, ids, limit) for number in range(partitions)]
-    merged = heapq.merge(*streams, key=lambda record: record.id, reverse=True)
-    found = list(islice(merged, limit + 1))
-    stops = [stream.stopped_at for stream in streams if stream.stopped_at is not None]
-    if stops:  # records below the highest position may be incomplete
-        found = [record for record in found if record.id >= max(stops)]
-    if len(found) > limit:
-        return Page(tuple(found[:limit]), found[limit - 1].id)
-    return Page(tuple(found), max(stops) if stops else None)
-
-
-class _Stream:
-    """The records of one partition that match a filter, newest first."""
-
-    def __init__(
-        self,
-        ask: Ask,
-        partition: int,
-        partitions: int,
-        filter: Filter,
-        ids: tuple[str, str],
-        limit: int,
-    ) -> None:
-        self._ask = ask
-        self._partition = partition
-        self._filter = filter
-        self._first, self._below = ids
-        self._budget = SCAN_BUDGET // partitions
-        self._chunk = min(limit + 1, _CHUNK)
-        self.stopped_at: str | None = None  # the position where the read budget ran out
-
-    def __iter__(self) -> Iterator[JobRecord]:
-        index = b"dead" if self._filter.state is State.DEAD else b"ids"
-        while self._budget > 0:
-            limits = self._below.encode(), b"%d" % self._chunk, self._first.encode()
-            asked = [index, *limits]
-            now_ms, *found = self._ask(self._partition, "find", asked)
-            for at in range(0, len(found), 3):
-                if found[at + 1] is None:
-                    continue  # an index entry without a record, which `check` reports
-                record = _to_page_record(found[at : at + 3], now_ms)
-                if _matches(record, self._filter):
-                    yield record
-            if len(found) < 3 * self._chunk:
-                return
-            self._below = found[-3].decode()
-            self._budget -= self._chunk
-            self._chunk = min(2 * self._chunk, _CHUNK)  # few records match: read larger batches
-        self.stopped_at = self._below
+#: Run a script with arguments in every partition and return the replies.
+RunEach = Callable[[str, Sequence[bytes]], Sequence[Any]]
 
 
-def _to_page_record(found: Sequence[Any], now_ms: int) -> JobRecord:
-    job_id, packed, progress = found
-    return decode.to_record(job_id.decode(), decode.decode(packed), now_ms, progress=progress)
+def find(run: RunEach, partitions: int, filter: Filter, cursor: str | None, limit: int) -> Page:
+    """Merge the indexes of all partitions. Each stretch asks every partition for the next entries
+    after the same position, and ends where the first partition may have more."""
+
+    def read(index: JobIndex, position: bytes, number: int) -> Stretch[JobRecord]:
+        part = max(1, min(number // partitions, _CHUNK))
+        replies = run("find", _to_words(index, position, part, filter.queue))
+        is_down = index in ENDED
+        ends = [_place(reply[-_ENTRY], reply[1 - _ENTRY]) for reply in replies if reply[1]]
+        last = (max if is_down else min)(ends, default=None)
+        entries = [entry for reply in replies for entry in _to_entries(reply)]
+        found = [
+            (_to_position(index, place), record)
+            for place, record in sorted(entries, key=itemgetter(0), reverse=is_down)
+            if not _is_behind(place, last, is_down) and _matches(index, record, filter)
+        ]
+        is_more = last is not None
+        if last is not None and is_down:
+            is_more = last.score >= earliest_visit_ms(filter, index)
+        cost = sum(len(reply) // _ENTRY for reply in replies)
+        return Stretch(found, _to_position(index, last) if last and is_more else None, cost)
+
+    found, following = collect(filter, cursor, limit, read)
+    return Page(tuple(found), following)
 
 
-def _matches(record: JobRecord, filter: Filter) -> bool:
+class _Place(NamedTuple):
+    """The place of an entry in an index."""
+
+    score: float  # 0 in a set by name
+    member: bytes
+
+
+def _place(member: bytes, score: bytes) -> _Place:
+    return _Place(float(score or 0), member)
+
+
+def _is_behind(place: _Place, last: _Place | None, is_down: bool) -> bool:
+    if last is None:
+        return False
+    return place < last if is_down else place > last
+
+
+def _to_words(index: JobIndex, position: bytes, number: int, queue: str | None) -> list[bytes]:
+    """The arguments of the script for a stretch of an index."""
+    words = [_KEYS[index].encode(), b"%d" % number]
+    if index is JobIndex.DUE:
+        return [*words, b"after", *_read_position(index, position or b"-inf ")]
+    if index in ENDED:
+        return [*words, b"before", *_read_position(index, position or b"+inf ")]
+    first, last = b"(", b"+"
+    if index is JobIndex.READY or index is JobIndex.SUSPECT:
+        mark = b"1" if index is JobIndex.SUSPECT else b"0"
+        first, last = b"[" + mark, b"(%d" % (int(mark) + 1)
+        if queue is not None:
+            first += queue.encode() + b"\0"
+            last = b"(" + mark + after_lines(queue).encode()
+    return [*words, b"between", b"(" + position if position else first, last]
+
+
+def _to_position(index: JobIndex, place: _Place) -> bytes:
+    """The position of a place in a cursor. An instant is before its member."""
+    if index is JobIndex.DUE or index in ENDED:
+        return b"%.17g %b" % (place.score, place.member)
+    return place.member
+
+
+def _read_position(index: JobIndex, position: bytes) -> tuple[bytes, bytes]:
+    score, blank, member = position.partition(b" ")
+    if not blank or not _SCORE.fullmatch(score):
+        raise bad_cursor(to_cursor(index, position))
+    return score, member
+
+
+def _to_entries(reply: Sequence[Any]) -> Iterator[tuple[_Place, JobRecord]]:
+    """Decode the reply of the script, without entries that have no record: `check` reports them."""
+    now_ms = reply[0]
+    for at in range(2, len(reply), _ENTRY):
+        member, score, job_id, packed, progress = reply[at : at + _ENTRY]
+        if packed is not None:
+            record = decode.decode(packed)
+            yield (
+                _place(member, score),
+                decode.to_record(job_id.decode(), record, now_ms, progress=progress),
+            )
+
+
+def _matches(index: JobIndex, record: JobRecord, filter: Filter) -> bool:
     return (
-        (filter.task is None or record.task == filter.task)
+        _is_listed(index, record)
+        and (filter.task is None or record.task == filter.task)
         and (filter.queue is None or queue_of(record.queue) == filter.queue)
         and (filter.state is None or record.state is filter.state)
+        and (filter.hold is None or record.hold is filter.hold)
         and filter.includes_instant(record.created_ms)
     )
+
+
+def _is_listed(index: JobIndex, record: JobRecord) -> bool:
+    """Whether a job belongs into the index that names it: an entry may be damaged."""
+    if record.state is not State.READY:
+        return index_has(index, record.state)
+    if record.hold is not Hold.NONE:
+        return index is JobIndex.PARKED
+    return index is (JobIndex.SUSPECT if record.suspect else JobIndex.READY)
 
 
 def merge_stats(bites: Sequence[tuple[int, Sequence[Any]]]) -> Stats:

@@ -249,8 +249,7 @@ class SQLiteEngine:
         return self.ends(ids)
 
     def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
-        ids = filter.id_range(cursor, self.clock_offset_ms)
-        return self._read(lambda db, now: read.find(db, filter, ids, limit, now))
+        return self._read(lambda db, now: read.find(db, filter, cursor, limit, now))
 
     def stats(self) -> Stats:
         return self._read(read.stats)

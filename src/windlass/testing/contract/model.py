@@ -11,25 +11,31 @@ same values as those of `windlass.engine.contract.Engine`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import Any
 
 from msgspec.structs import replace
 
 from windlass.core.queues.labels import queue_of
-from windlass.core.states import Event, State, is_allowed
+from windlass.core.states import Event, Hold, State, is_allowed
 from windlass.engine.contract import (
     Filter,
     JobEnd,
+    JobIndex,
     JobRecord,
     NewJob,
-    Page,
     Placed,
     PutCode,
+    indexes_for,
 )
 from windlass.testing.contract import model_unique
 from windlass.testing.contract.model_admin import AdminModel
 from windlass.testing.contract.model_claims import ClaimModel
 from windlass.testing.contract.model_job import ModelJob
 from windlass.testing.contract.model_state import ModelKey
+
+#: A job of a listing: its order, and its record.
+Listed = tuple[tuple[Any, ...], JobRecord]
 
 
 class Model(ClaimModel, AdminModel):
@@ -89,14 +95,47 @@ class Model(ClaimModel, AdminModel):
     def ends(self, ids: Sequence[str]) -> list[JobEnd | None]:
         return [None if record is None else _end_of(record) for record in self.get(ids)]
 
-    def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
+    def listing(self, filter: Filter) -> list[Listed]:
+        """List what all pages of `find` contain, in order."""
         found = [
-            replace(job.seen(self.now_ms), payload=b"", result=None, failures=())
-            for id, job in sorted(self.jobs.items(), reverse=True)
-            if (cursor is None or id < cursor) and _matches(job.record, filter)
+            (
+                _find_order(job),
+                replace(job.seen(self.now_ms), payload=b"", result=None, failures=()),
+            )
+            for job in self.jobs.values()
+            if _matches(job.record, filter)
         ]
-        is_last = len(found) <= limit
-        return Page(tuple(found[:limit]), None if is_last else found[limit - 1].id)
+        return sorted(found, key=itemgetter(0))
+
+
+def _find_order(job: ModelJob) -> tuple[Any, ...]:
+    """Return the index of a job and its place in that index. Jobs of one place are in any order."""
+    record = job.record
+    index = _index_of(record)
+    place: tuple[Any, ...] = (-job.visit_ms,)
+    if index is JobIndex.RUNNING:
+        place = (_bytes(record.session), _bytes(job.token))
+    elif index is JobIndex.READY or index is JobIndex.SUSPECT:
+        place = (_bytes(record.queue), job.age - record.priority, job.place)
+    elif index is JobIndex.PARKED:
+        place = (_bytes(record.task), job.row)
+    elif index is JobIndex.DUE:
+        place = (record.due_ms, job.row)
+    return (list(JobIndex).index(index), *place)
+
+
+def _bytes(text: str | None) -> bytes:
+    """Texts sort by their bytes."""
+    assert text is not None
+    return text.encode()
+
+
+def _index_of(record: JobRecord) -> JobIndex:
+    if record.hold is not Hold.NONE:
+        return JobIndex.PARKED
+    if record.state is State.READY and record.suspect:
+        return JobIndex.SUSPECT
+    return indexes_for(Filter(state=record.state))[0]
 
 
 def _end_of(record: JobRecord) -> JobEnd:
@@ -114,6 +153,7 @@ def _end_of(record: JobRecord) -> JobEnd:
 def _matches(record: JobRecord, filter: Filter) -> bool:
     wanted: Iterable[tuple[object, object]] = (
         (filter.state, record.state),
+        (filter.hold, record.hold),
         (filter.queue, queue_of(record.queue)),
         (filter.task, record.task),
     )

@@ -14,6 +14,7 @@ from windlass.core.queues.settings import paused_tasks, task_key
 from windlass.core.states import Event, Hold, Reason, State, is_allowed
 from windlass.engine.contract import (
     BITE,
+    MIN_RECORD_MS,
     SWEEP_BYTES,
     CancelCode,
     ChangeCode,
@@ -197,11 +198,12 @@ class AdminModel(SessionModel):
         """Purge; return the number of removed jobs, the doomed ids, and if a limit was hit."""
         finished = [job for job in self.jobs.values() if job.record.state.is_final]
         for job in finished:
+            self._postpone_visit(job)
             job.record = replace(job.record, result=job.seen(self.now_ms).result)
         old = [
             job for job in finished if max(job.keep_until_ms, job.period_until_ms) <= self.now_ms
         ]
-        visited = sorted(old, key=lambda job: job.keep_until_ms)[:BITE]
+        visited = sorted(old, key=_purge_order)[:BITE]
         doomed = [
             job
             for job in visited
@@ -214,6 +216,18 @@ class AdminModel(SessionModel):
         room = max(1, sum(total <= SWEEP_BYTES for total in sizes))
         named = tuple(sorted(job.record.id for job in doomed[:room]))
         return len(visited) - len(doomed), named, len(doomed) > room
+
+    def _postpone_visit(self, job: ModelJob) -> None:
+        """Set the next visit of the purge, if this one only drops the result, or finds that the job
+        still holds its unique key."""
+        assert job.record.finished_ms is not None
+        record_until_ms = max(job.record.finished_ms + MIN_RECORD_MS, job.period_until_ms)
+        if job.visit_ms > self.now_ms:
+            return
+        if job.record.result is not None and record_until_ms > self.now_ms:
+            job.visit_ms = record_until_ms
+        elif job.period_until_ms > self.now_ms:
+            job.visit_ms = job.period_until_ms
 
     def stats(self) -> Stats:
         queues: dict[str, Counter[State]] = {}
@@ -228,3 +242,9 @@ class AdminModel(SessionModel):
         """List all claimable jobs in order, without suspects."""
         jobs = [job for job in self.jobs.values() if job.is_claimable and not job.record.suspect]
         return in_turn(Plan(), jobs, self.rank)
+
+
+def _purge_order(job: ModelJob) -> tuple[int, int]:
+    """Dead jobs come last: they may have to stay, and must not keep the purge from the others."""
+    states = (State.SUCCEEDED, State.CANCELLED, State.DEAD)
+    return states.index(job.record.state), job.keep_until_ms

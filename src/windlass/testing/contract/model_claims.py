@@ -212,7 +212,9 @@ class ClaimModel(SessionModel):
                 stored = result if ttl_ms > 0 else None
                 self.move(job, Event.SUCCEED, cancel_requested=False, result=stored)
                 job.result_until_ms = min(now_ms + ttl_ms, LATEST_MS)
-                job.keep_until_ms = now_ms + max(ttl_ms, MIN_RECORD_MS)
+                job.keep_until_ms = job.visit_ms = now_ms + max(ttl_ms, MIN_RECORD_MS)
+                if stored is not None:
+                    job.visit_ms = min(job.keep_until_ms, job.result_until_ms)
             case Retried(delay_ms=delay_ms, error=error):
                 due_ms = min(now_ms + delay_ms, LATEST_MS)
                 self.move(job, Event.RETRY, error=error, due_ms=due_ms)

@@ -36,6 +36,7 @@ class ModelJob:
     token: str | None = None  # token of the current claim
     last_end: tuple[str, type[Outcome]] | None = None  # last end by a holder
     keep_until_ms: int = 0  # end of retention, once the job has finished
+    visit_ms: int = 0  # next visit of the purge, once the job has finished
     result_until_ms: int = 0
     unique_until: Until = Until.END
     period_until_ms: int = 0  # the job holds its unique key at least until then

@@ -74,6 +74,7 @@ class ModelState(ScheduleModel):
             job.age = self.age_of(job.record.queue)
         if state.is_final:
             job.keep_until_ms = self.now_ms + max(self.options.dead_ttl_ms, MIN_RECORD_MS)
+            job.visit_ms = job.keep_until_ms
             self.totals[state.value] += 1
         if event in COUNTED:
             self.totals[COUNTED[event]] += 1

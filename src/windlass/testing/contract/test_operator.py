@@ -1,4 +1,4 @@
-"""Test operations of operators: cancel, retry, discard, pages, counters, sessions, retention."""
+"""Test operations of operators: cancel, retry, discard, counters, sessions, retention."""
 
 import pytest
 from msgspec.structs import replace
@@ -11,8 +11,6 @@ from windlass.engine.contract import (
     Buried,
     CancelCode,
     ChangeCode,
-    Filter,
-    Page,
     Retried,
     Revival,
     SessionRecord,
@@ -231,70 +229,6 @@ def test_what_is_revived_as_it_is_leaves_no_mark_in_the_history(world: World) ->
     assert world.engine.revive([Revival(id=id)]) == [ChangeCode.DONE]
     after = world.get(id)
     assert (after.payload, after.failures) == (before.payload, before.failures)
-
-
-# ---------------------------------------------------------------------------------------- find
-
-
-def test_pages_go_from_the_newest_to_the_oldest(world: World) -> None:
-    ids = world.put_many(7)
-    found: list[list[str]] = []
-    cursor = None
-    while True:
-        page = world.engine.find(Filter(), cursor, 3)
-        found.append([record.id for record in page.records])
-        cursor = page.cursor
-        if cursor is None:
-            break
-        assert cursor == page.records[-1].id
-    newest = ids[::-1]
-    assert found == [newest[:3], newest[3:6], newest[6:]]
-
-
-@pytest.mark.parametrize("filter", [Filter(), Filter(state=State.READY), Filter(queue="queue")])
-def test_a_full_last_page_has_no_cursor(world: World, filter: Filter) -> None:
-    world.put_many(4)
-    first = world.engine.find(filter, None, 2)
-    assert first.cursor is not None
-    assert world.engine.find(filter, first.cursor, 2).cursor is None
-
-
-def test_dead_jobs_are_paged_too(world: World) -> None:
-    ids = [bury(world) for _ in range(4)]
-    world.put()
-    for filter in (Filter(state=State.DEAD), Filter(state=State.DEAD, task="task")):
-        first = world.engine.find(filter, None, 2)
-        second = world.engine.find(filter, first.cursor, 2)
-        assert [record.id for record in (*first.records, *second.records)] == ids[::-1]
-        assert second.cursor is None
-    assert world.engine.find(Filter(state=State.DEAD, task="other")) == Page((), None)
-
-
-def test_every_part_of_a_filter_must_hold(world: World) -> None:
-    for task in ("t", "u"):
-        for queue in ("a", "b"):
-            world.put(task=task, queue=queue)
-    world.put(task="t", queue="a", run_in_ms=10)
-
-    def found(filter: Filter) -> list[tuple[str, str, str]]:
-        records = world.engine.find(filter).records
-        return [(record.task, record.queue, record.state.value) for record in records]
-
-    assert len(found(Filter())) == 5
-    assert found(Filter(state=State.SCHEDULED)) == [("t", "a", "scheduled")]
-    assert found(Filter(task="t", queue="b")) == [("t", "b", "ready")]
-    assert found(Filter(task="u", state=State.READY)) == [("u", "b", "ready"), ("u", "a", "ready")]
-    assert found(Filter(task="t", queue="a", state=State.READY)) == [("t", "a", "ready")]
-    assert found(Filter(task="none")) == []
-
-
-def test_a_page_has_no_bodies(world: World) -> None:
-    id = bury(world)
-    other = succeed(world, result=b"result", ttl_ms=10)
-    pages = {record.id: record for record in world.engine.find(Filter()).records}
-    assert pages[id] == replace(world.get(id), payload=b"", failures=())
-    assert pages[other] == replace(world.get(other), payload=b"", result=None)
-    assert pages[other].has_result
 
 
 # --------------------------------------------------------------------------- counters, sessions

@@ -1,6 +1,6 @@
 -- Compare indexes, counters and records, in one bounded batch.
 -- KEYS: keys key_expiry schedule schedule_names schedule_due
--- ARGV: 1-3 clock, 4 "counts" or the index to walk, 5 cursor
+-- ARGV: 1-3 clock, 4 "counts", "job" for the records, or the index to walk, 5 cursor
 -- Returns: {next cursor ("" = at the end), a sentence for each disagreement}
 --@include indexes
 
@@ -31,7 +31,7 @@ end
 
 local function check_counts()
   local size = {}
-  for _, name in ipairs({ 'ids', 'ready', 'due', 'parked', 'held', 'keep', 'dead', 'key_expiry' }) do
+  for _, name in ipairs({ 'ready', 'due', 'parked', 'held', 'keep', 'cancelled', 'dead', 'key_expiry' }) do
     size[name] = call('ZCARD', key[name]) - 1
   end
   local states = {}
@@ -53,12 +53,12 @@ local function check_counts()
   end
   compare('exist', sum, call('HLEN', key.job) - 1)
   compare('have a body', sum, call('HLEN', key.body) - 1)
-  compare('are listed', sum, size.ids)
   compare('are ready', counted('ready'), size.ready + size.parked)
   compare('wait for an instant', counted('scheduled', 'retrying') + size.parked, size.due)
   compare('run', counted('running'), size.held)
   compare('are dead', counted('dead'), size.dead)
-  compare('have ended', counted('succeeded', 'dead', 'cancelled'), size.keep)
+  compare('are cancelled', counted('cancelled'), size.cancelled)
+  compare('have succeeded', counted('succeeded'), size.keep)
   local keys = call('HLEN', key.keys) - 1
   if keys ~= size.key_expiry then
     say('%d idempotency keys are known, but %d are to be forgotten.', keys, size.key_expiry)
@@ -76,8 +76,8 @@ local function check_counts()
   end
 end
 
-local function check_set(id, record, name, member, is_expected)
-  local score = call('ZSCORE', key[name], member)
+local function check_set(id, record, name, is_expected)
+  local score = call('ZSCORE', key[name], member_of(name, id, record))
   if is_expected and not score then
     say('Job %s is %s (held: %s), but not listed in %s.', id, record[STATE], record[HOLD], name)
   elseif score and not is_expected then
@@ -98,15 +98,15 @@ end
 local function check_record(id, record)
   local state, hold = record[STATE], record[HOLD]
   local waits = state == 'scheduled' or state == 'retrying' or hold ~= 'none'
-  local is_final = FINAL[state] or false
-  check_set(id, record, 'ready', member_of('ready', id, record), state == 'ready' and hold == 'none')
-  check_set(id, record, 'due', member_of('due', id, record), waits)
-  check_set(id, record, 'parked', member_of('parked', id, record), hold ~= 'none')
-  check_set(id, record, 'keep', id, is_final)
-  check_set(id, record, 'dead', id, state == 'dead')
+  check_set(id, record, 'ready', state == 'ready' and hold == 'none')
+  check_set(id, record, 'due', waits)
+  check_set(id, record, 'parked', hold ~= 'none')
+  for final, name in pairs(FINAL) do
+    check_set(id, record, name, state == final)
+  end
   if state == 'running' then
-    check_set(id, record, 'held', member_of('held', id, record), true)
-    check_set(id, record, 'asked', record[SESSION] .. '\0' .. id, record[CANCEL_REQUESTED] == 1)
+    check_set(id, record, 'held', true)
+    check_set(id, record, 'asked', record[CANCEL_REQUESTED] == 1)
     if not call('ZSCORE', key.lease, record[SESSION]) then
       say('Job %s runs for session %s, which is unknown: no worker will ever take it back.', id, record[SESSION])
     end
@@ -177,6 +177,21 @@ end
 -- Indexes that are not keyed by the id of a job.
 local OTHERS = { lines = check_entry, lease = check_lease, schedule_names = check_schedule, schedule_due = check_schedule }
 
+-- The records themselves, which have no order.
+local function check_records(cursor)
+  local found = call('HSCAN', key.job, cursor, 'COUNT', BITE / 2)
+  for at = 1, #found[2], 2 do
+    local id, bytes = found[2][at], found[2][at + 1]
+    if id ~= '' and #bytes >= QUEUE_AT then
+      packed[id] = bytes
+      check_record(id, load(id))
+    elseif id ~= '' then
+      say('The record of job %s cannot be read.', id)
+    end
+  end
+  reply[1] = found[1] ~= '0' and found[1] or ''
+end
+
 -- Every index must list what follows from a record; additional entries show in the counts.
 local function walk(name, from)
   local members = call('ZRANGE', key[name], from, from + BITE - 1)
@@ -204,6 +219,8 @@ end
 if ARGV[4] == 'counts' then
   check_sentinels()
   check_counts()
+elseif ARGV[4] == 'job' then
+  check_records(ARGV[5])
 elseif ARGV[4] == 'ready_lines' then
   check_lines(ARGV[5] == '0' and '' or ARGV[5])
 else

@@ -1,9 +1,9 @@
 -- Set up a partition: give every key its sentinel, and store the settings that must never change. A
 -- partition that was set up before is only read, because a server with full memory refuses writes and
 -- must stay usable. A partition with another format or number of partitions stays unchanged.
--- KEYS: meta job body extra ids ready due parked held asked keep dead lease sessions forget keys
+-- KEYS: meta job body extra ready due parked held asked keep dead lease sessions forget keys
 -- KEYS: key_expiry count total unique idle waiters watch watch_until schedule schedule_names schedule_due
--- KEYS: lines
+-- KEYS: lines cancelled
 -- ARGV: 1 format, 2 number of partitions, 3 an id, which identifies the data stored from now on,
 --       then for each key the score of its sentinel ("" = a hash)
 -- Returns: {stored format, stored number of partitions, stored id}

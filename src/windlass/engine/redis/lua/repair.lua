@@ -72,13 +72,14 @@ local function keep_ms(record)
   return math.max(record[FINISHED_MS], 0) + ttl_ms
 end
 
+local INDEXES = { 'ready', 'due', 'parked', 'held', 'asked', 'keep', 'cancelled', 'dead' }
 local SCORE_OF = {
   due = function(record) return record[DUE_MS] >= 0 and record[DUE_MS] or now_ms end,
-  keep = keep_ms,
+  keep = keep_ms, cancelled = keep_ms, dead = keep_ms,
 }
 
 local function list_in(name, id, record)
-  local member = MEMBER_OF[name](id, record)
+  local member = right_member(name, id, record)
   if member and not call('ZSCORE', key[name], member)
       and fix('Job %s is %s (held: %s), but not listed in %s: it is listed.', id, record[STATE], record[HOLD], name) then
     if name == 'ready' then
@@ -114,7 +115,7 @@ local function repair_unique(id, record)
 end
 
 local function repair_record(id, record)
-  for _, name in ipairs({ 'ids', 'ready', 'due', 'parked', 'held', 'asked', 'keep', 'dead' }) do
+  for _, name in ipairs(INDEXES) do
     list_in(name, id, record)
   end
   if record[STATE] == 'running' then
@@ -158,7 +159,7 @@ local function clean(name)
   pass(key[name], function(member, score)
     local id = ID_OF[name](member)
     local record = load(id)
-    local is_right = record and MEMBER_OF[name](id, record) == member
+    local is_right = record and right_member(name, id, record) == member
     if is_right and name == 'due' and tonumber(score) ~= record[DUE_MS] and record[DUE_MS] >= 0 then
       if fix('Job %s is due at %.0f, but listed for %s: corrected.', id, record[DUE_MS], score) then
         write('ZADD', key.due, text_of(record[DUE_MS]), member)
@@ -174,7 +175,7 @@ local function clean(name)
   end)
 end
 
-for _, name in ipairs({ 'ids', 'ready', 'due', 'parked', 'held', 'asked', 'keep', 'dead' }) do
+for _, name in ipairs(INDEXES) do
   WALKS[name] = function() clean(name) end
 end
 
@@ -316,9 +317,9 @@ function WALKS.settings()
   end
 end
 
--- Counters: records are counted in the order of their ids, in batches, into fields of `meta`. Every call
--- that changes a record which was already counted also changes these fields: see `note_recounted`. So
--- all counts are of one instant at the end.
+-- Counters: records are counted index by index, each in its own order and in batches, into fields of
+-- `meta`. Every call that takes a job from a place which was already counted, or to one, also changes these
+-- fields: see `note_change`. So all counts are of one instant at the end.
 local function forget_recount()
   local fields, old = call('HGETALL', key.meta), { 'recounted', 'recounted_ms' }
   for at = 1, #fields, 2 do
@@ -358,19 +359,22 @@ local function compare_counters()
   end
 end
 
-function WALKS.counts()
-  if far == '0' then
-    forget_recount()
-    recounted, far = '', ''
-  elseif not recounted then
-    leave_as_it_is('The counters were not counted to the end: another repair was made at the same time, or this one took a rest. Repeat it.')
-    return
+-- Count a batch of an index; return the place of its last entry, or nil at the end.
+local function count_in(name, score, member)
+  local entries = {}
+  if SCORES[name] then
+    entries = timed_after(key[name], score, member, CHUNK)
+  else
+    for number, each in ipairs(call('ZRANGEBYLEX', key[name], '(' .. member, '+', 'LIMIT', 0, CHUNK)) do
+      entries[2 * number - 1], entries[2 * number] = each, '0'
+    end
   end
-  local ids = call('ZRANGEBYLEX', key.ids, recounted == '' and '(' or '(' .. recounted, '+', 'LIMIT', 0, CHUNK)
-  fetch(ids)
   local found = {}
-  for _, id in ipairs(ids) do
-    if packed[id] then
+  for at = 1, #entries, 2 do
+    local id = ID_OF[name](entries[at])
+    local record = load(id)
+    if record and index_of(record) == name and member_of(name, id, record) == entries[at]
+        and (name ~= 'due' or record[DUE_MS] == tonumber(entries[at + 1])) then
       local field = counter_of(packed[id])
       found[field] = (found[field] or 0) + 1
     end
@@ -378,8 +382,32 @@ function WALKS.counts()
   for field, number in pairs(found) do
     call('HINCRBY', key.meta, 'c:' .. field, number)
   end
-  if #ids == CHUNK then
-    recounted, reply[1] = ids[#ids], ids[#ids]
+  if #entries == 2 * CHUNK then
+    return entries[#entries] .. ' ' .. entries[#entries - 1]
+  end
+end
+
+local BEGINNING = '-inf '  -- an instant and a member
+
+function WALKS.counts()
+  if far == '0' then
+    forget_recount()
+    recounted = '1 ' .. BEGINNING
+  elseif not recounted then
+    leave_as_it_is('The counters were not counted to the end: another repair was made at the same time, or this one took a rest. Repeat it.')
+    return
+  end
+  local number, score, member = string.match(recounted, '^(%d+) (%S+) (.*)$')
+  local last_number = 0
+  for name, each in pairs(RECOUNTED) do
+    last_number = math.max(last_number, each)
+    if each == tonumber(number) then
+      local last = count_in(name, score, member)
+      recounted = last and number .. ' ' .. last or text_of(number + 1) .. ' ' .. BEGINNING
+    end
+  end
+  if tonumber(string.match(recounted, '^%d+')) <= last_number then
+    reply[1] = recounted
     call('HSET', key.meta, 'recounted', recounted, 'recounted_ms', text_of(now_ms))
   else
     compare_counters()

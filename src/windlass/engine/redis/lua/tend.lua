@@ -37,14 +37,14 @@ local function doom(id, record)
   end
 end
 
-local function until_now(name)
-  return call('ZRANGEBYSCORE', name, '-inf', now_ms, 'LIMIT', 0, BITE)
+local function until_now(name, most)
+  return call('ZRANGEBYSCORE', name, '-inf', now_ms, 'LIMIT', 0, most or BITE)
 end
 
 -- Remove a record, or only its result while the record is still needed.
-local function purge(id, record)
-  if not record or not FINAL[record[STATE]] then
-    drop(key.keep, id)
+local function purge(index, id, record)
+  if not record or FINAL[record[STATE]] ~= index then
+    drop(key[index], id)
     return 0
   end
   local record_until_ms, period_until_ms = record[FINISHED_MS] + MIN_RECORD_MS, 0
@@ -103,10 +103,15 @@ end
 
 notice()
 local reaped, more = reap()
-local ended, purged = until_now(key.keep), 0
-fetch(ended)
-for _, id in ipairs(ended) do
-  purged = purged + purge(id, load(id))
+-- Dead jobs come last: they may have to stay, and must not keep the purge from the others.
+local visited, purged = 0, 0
+for _, index in ipairs({ 'keep', 'cancelled', 'dead' }) do
+  local ended = until_now(key[index], BITE - visited)
+  visited = visited + #ended
+  fetch(ended)
+  for _, id in ipairs(ended) do
+    purged = purged + purge(index, id, load(id))
+  end
 end
 local fields = until_now(key.key_expiry)
 for _, field in ipairs(fields) do
@@ -125,5 +130,5 @@ for _, session in ipairs(sessions) do
 end
 list_missing_lines()
 settle()
-local is_full = is_cut_short or #ended == BITE or #fields == BITE or #sessions == BITE or #unwatched == BITE
+local is_full = is_cut_short or visited == BITE or #fields == BITE or #sessions == BITE or #unwatched == BITE
 return { reaped, purged, (more or is_full) and 1 or 0, doomed }

@@ -1,15 +1,73 @@
 -- Reads: records, pages of records, counters and sessions.
 
--- name: list_counters
--- The number of records per queue and state.
-SELECT queue, state, number FROM counters WHERE number > 0
-
--- name: list_dead
--- A stretch of dead records below an id and down to another, newest first.
+-- name: find_due
+-- A stretch of jobs that wait for an instant, after an instant and row.
 SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
        created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
        result_until_ms, result IS NOT NULL, unique_key, held_because, row
-FROM jobs WHERE state = 'dead' AND id < ?1 AND id >= ?2 AND (?4 IS NULL OR task = ?4) ORDER BY id DESC LIMIT ?3
+FROM jobs INDEXED BY jobs_due WHERE due_ms = ?1 AND row > ?2
+UNION ALL
+SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
+       created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
+       result_until_ms, result IS NOT NULL, unique_key, held_because, row
+FROM jobs INDEXED BY jobs_due WHERE due_ms > ?1 ORDER BY due_ms, row LIMIT ?3
+
+-- name: find_ended
+-- A stretch of ended jobs of one state, before a visit of the purge and a row, down to another visit.
+SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
+       created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
+       result_until_ms, result IS NOT NULL, unique_key, held_because, row, keep_until_ms
+FROM jobs INDEXED BY jobs_ended WHERE state = ?1 AND keep_until_ms = ?2 AND row < ?3
+UNION ALL
+SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
+       created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
+       result_until_ms, result IS NOT NULL, unique_key, held_because, row, keep_until_ms
+FROM jobs INDEXED BY jobs_ended WHERE state = ?1 AND keep_until_ms < ?2 AND keep_until_ms >= ?4
+ORDER BY keep_until_ms DESC, row DESC LIMIT ?5
+
+-- name: find_parked
+-- A stretch of held jobs after a task and row. In two parts, because a comparison of both columns would read all jobs
+-- of the task.
+SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
+       created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
+       result_until_ms, result IS NOT NULL, unique_key, held_because, row
+FROM jobs INDEXED BY jobs_parked WHERE hold <> 'none' AND task = ?1 AND row > ?2
+UNION ALL
+SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
+       created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
+       result_until_ms, result IS NOT NULL, unique_key, held_because, row
+FROM jobs INDEXED BY jobs_parked WHERE hold <> 'none' AND task > ?1 ORDER BY task, row LIMIT ?3
+
+-- name: find_ready
+-- A stretch of ready jobs after a place in a line, in lines below a name. Jobs that must run alone are among them: in
+-- the index they follow the others of their line.
+SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
+       created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
+       result_until_ms, result IS NOT NULL, unique_key, held_because, row, rank, place
+FROM jobs INDEXED BY jobs_ready
+WHERE state = 'ready' AND hold = 'none' AND (queue, suspect, rank, place) > (?1, ?2, ?3, ?4) AND queue < ?5
+ORDER BY queue, suspect, rank, place LIMIT ?6
+
+-- name: find_running
+-- A stretch of running jobs after a session, token and row.
+SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
+       created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
+       result_until_ms, result IS NOT NULL, unique_key, held_because, row, token
+FROM jobs INDEXED BY jobs_held WHERE state = 'running' AND (session, token, row) > (?1, ?2, ?3)
+ORDER BY session, token, row LIMIT ?4
+
+-- name: find_suspect
+-- The same of jobs that must run alone.
+SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
+       created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
+       result_until_ms, result IS NOT NULL, unique_key, held_because, row, rank, place
+FROM jobs INDEXED BY jobs_suspect
+WHERE suspect = 1 AND state = 'ready' AND hold = 'none' AND (queue, rank, place) > (?1, ?2, ?3) AND queue < ?4
+ORDER BY queue, rank, place LIMIT ?5
+
+-- name: list_counters
+-- The number of records per queue and state.
+SELECT queue, state, number FROM counters WHERE number > 0
 
 -- name: list_failures
 -- The history of one job, oldest first.
@@ -24,13 +82,6 @@ SELECT id FROM jobs WHERE state = 'running' AND session = ?1 LIMIT ?2
 SELECT session, info FROM sessions
 WHERE session > ?1 AND session >= ?2 AND session < ?2 || char(1114111) AND gone = 0 AND info <> x''
 ORDER BY session LIMIT ?3
-
--- name: list_jobs
--- A stretch of records below an id and down to another, newest first.
-SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
-       created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
-       result_until_ms, result IS NOT NULL, unique_key, held_because, row
-FROM jobs WHERE id < ? AND id >= ? ORDER BY id DESC LIMIT ?
 
 -- name: list_sessions
 -- Live sessions and the number of jobs that each holds.

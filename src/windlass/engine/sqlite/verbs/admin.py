@@ -8,7 +8,7 @@ from itertools import accumulate
 import apsw
 
 from windlass.core.queues.settings import paused_tasks
-from windlass.core.states import FINAL, Event, State, is_allowed
+from windlass.core.states import Event, State, is_allowed
 from windlass.engine.contract import (
     BITE,
     MIN_RECORD_MS,
@@ -111,7 +111,7 @@ def tend(tx: Transaction, known: Collection[str] | None) -> Tended:
     tx.notice()
     before = tx.totals["lost"]
     more = claim.reap(tx)
-    visited = tx.rows("list_kept_too_long", tx.now_ms, BITE)
+    visited = _visited(tx)
     doomed: list[str] = []
     chosen = _within_budget(visited)
     purged = sum(_purge(tx, known, doomed, *row) for *row, _ in chosen)
@@ -125,6 +125,16 @@ def tend(tx: Transaction, known: Collection[str] | None) -> Tended:
     return Tended(
         reaped=tx.totals["lost"] - before, purged=purged, doomed=tuple(sorted(doomed)), more=more
     )
+
+
+def _visited(tx: Transaction) -> list[Row]:
+    """List the ended jobs that the purge visits now. Dead jobs come last: they may have to stay,
+    and must not keep the purge from the others."""
+    visited: list[Row] = []
+    for state in (State.SUCCEEDED, State.CANCELLED, State.DEAD):
+        room = BITE - len(visited)
+        visited += tx.rows("list_kept_too_long", str(state), tx.now_ms, room) if room else ()
+    return visited
 
 
 def _within_budget(visited: Sequence[Row]) -> Sequence[Row]:
@@ -148,7 +158,7 @@ def _purge(
     period_until_ms: int | None,
 ) -> bool:
     """Remove a record, or only its result while the record is still needed."""
-    if state not in FINAL or finished_ms is None:
+    if finished_ms is None:
         tx.run("drop_keep", row)
         tx.totals["orphans"] += 1
         return False

@@ -6,26 +6,39 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import apsw
+import msgspec
 
-from windlass.core.queues.labels import queue_of
+from windlass.core.queues.labels import after_lines, queue_of
 from windlass.core.states import Counters, Hold, Reason, State
 from windlass.engine.contract import (
     BITE,
+    ENDED,
     MAX_HELD,
     Failure,
     Filter,
     Introductions,
     JobEnd,
+    JobIndex,
     JobRecord,
     Page,
     SessionRecord,
     Stats,
+    Stretch,
+    bad_cursor,
+    collect,
+    earliest_visit_ms,
+    index_has,
+    to_cursor,
 )
 from windlass.engine.sqlite.statements import Row, rows
 
-#: A page with a filter that no index covers examines at most this many records.
-SCAN_BUDGET: Final = 10_000
-_AFTER_ALL_IDS: Final = "\U0010ffff"
+#: A page reads these columns of a job, then those of its position in the index.
+_COLUMNS: Final = 28
+_DUE_MS: Final = 15
+_SESSION: Final = 19
+_SUSPECT: Final = 21
+_AFTER_ALL_TEXTS: Final = "\U0010ffff"
+_AFTER_ALL_NUMBERS: Final = 2**62
 
 
 def get(connection: apsw.Connection, ids: Sequence[str], now_ms: int) -> list[JobRecord | None]:
@@ -121,37 +134,88 @@ def _to_record(
 
 
 def find(
-    connection: apsw.Connection, filter: Filter, ids: tuple[str, str], limit: int, now_ms: int
+    connection: apsw.Connection, filter: Filter, cursor: str | None, limit: int, now_ms: int
 ) -> Page:
-    """Read one record more than the limit, to know whether there is another page."""
-    first, below = ids
-    cursor: str | None = below or _AFTER_ALL_IDS
-    matching: list[Row] = []
-    budget, chunk = SCAN_BUDGET, limit + 1
-    while cursor is not None and budget > 0 and len(matching) <= limit:
-        found = _stretch(connection, filter, cursor, first, chunk)
-        matching += [row for row in found if _matches(row, filter)]
-        cursor = found[-1][0] if len(found) == chunk else None
-        budget -= chunk
-        chunk = min(2 * chunk, SCAN_BUDGET)  # few records match: read more at a time
-    if len(matching) > limit:
-        cursor = matching[limit - 1][0]
-    return Page(tuple(_to_record(row, now_ms) for row in matching[:limit]), cursor)
+    def read(index: JobIndex, position: bytes, number: int) -> Stretch[Row]:
+        stretch = _stretch(connection, filter, index, position, number)
+        places = [(_position(index, row), row) for row in stretch]
+        found = [(place, row) for place, row in places if _matches(index, row, filter)]
+        return Stretch(found, places[-1][0] if len(stretch) == number else None, len(stretch))
+
+    found, following = collect(filter, cursor, limit, read)
+    return Page(tuple(_to_record(row[:_COLUMNS], now_ms) for row in found), following)
 
 
 def _stretch(
-    connection: apsw.Connection, filter: Filter, below: str, first: str, limit: int
+    connection: apsw.Connection, filter: Filter, index: JobIndex, position: bytes, number: int
 ) -> list[Row]:
-    if filter.state is State.DEAD:
-        return rows(connection, "list_dead", below, first, limit, filter.task)
-    return rows(connection, "list_jobs", below, first, limit)
+    after = _read_position(index, position)
+    if index is JobIndex.RUNNING:
+        return rows(connection, "find_running", *(after or ("", "", -1)), number)
+    if index is JobIndex.READY or index is JobIndex.SUSPECT:
+        start = (filter.queue or "", -1, 0, 0) if index is JobIndex.READY else _before(filter)
+        below = _AFTER_ALL_TEXTS if filter.queue is None else after_lines(filter.queue)
+        return rows(connection, f"find_{index}", *(after or start), below, number)
+    if index is JobIndex.PARKED:
+        return rows(connection, "find_parked", *(after or ("", -1)), number)
+    if index is JobIndex.DUE:
+        return rows(connection, "find_due", *(after or (-1, -1)), number)
+    latest, floor_ms = after or (_AFTER_ALL_NUMBERS, 0), earliest_visit_ms(filter, index)
+    return rows(connection, "find_ended", str(index), *latest, floor_ms, number)
 
 
-def _matches(row: Sequence[Any], filter: Filter) -> bool:
+def _before(filter: Filter) -> tuple[str, int, int]:
+    """The place before all jobs of a queue that must run alone, or of all queues."""
+    return filter.queue or "", -_AFTER_ALL_NUMBERS, 0
+
+
+def _position(index: JobIndex, row: Row) -> bytes:
+    """The position of a row in an index: the values of its columns, with the row if needed."""
+    _, task, queue, *_ = row
+    number, last = row[_COLUMNS - 1], row[_COLUMNS:]
+    match index:
+        case JobIndex.RUNNING:
+            place: Row = (row[_SESSION], *last, number)
+        case JobIndex.READY:
+            place = (queue, row[_SUSPECT], *last)
+        case JobIndex.SUSPECT:
+            place = (queue, *last)
+        case JobIndex.PARKED:
+            place = (task, number)
+        case JobIndex.DUE:
+            place = (row[_DUE_MS], number)
+        case _:
+            place = (*last, number)
+    return msgspec.json.encode(place)
+
+
+_POSITIONS: Final[dict[JobIndex, Any]] = {
+    JobIndex.RUNNING: tuple[str, str, int],
+    JobIndex.READY: tuple[str, int, int, int],
+    JobIndex.SUSPECT: tuple[str, int, int],
+    JobIndex.PARKED: tuple[str, int],
+    **dict.fromkeys((JobIndex.DUE, *ENDED), tuple[int, int]),
+}
+
+
+def _read_position(index: JobIndex, position: bytes) -> Row | None:
+    if not position:
+        return None
+    try:
+        place: Row = msgspec.json.decode(position, type=_POSITIONS[index])
+    except msgspec.MsgspecError:
+        raise bad_cursor(to_cursor(index, position)) from None
+    return place
+
+
+def _matches(index: JobIndex, row: Row, filter: Filter) -> bool:
     return (
-        (filter.task is None or row[1] == filter.task)
+        index_has(index, row[4])
+        and (index is not JobIndex.READY or not row[_SUSPECT])
+        and (filter.task is None or row[1] == filter.task)
         and (filter.queue is None or queue_of(row[2]) == filter.queue)
         and (filter.state is None or row[4] == filter.state)
+        and (filter.hold is None or row[5] == filter.hold)
         and filter.includes_instant(row[14])
     )
 

@@ -1,9 +1,13 @@
 -- Write the side effects of a call: counters, totals, signs of life, wake-ups.
 -- KEYS: meta count total
 --@include records
+--@include places
+--@include order
 --@include meta
 --@include line_index
 --@include waiters
+-- The indexes in the order in which `repair` counts their jobs.
+local RECOUNTED = { held = 1, ready = 2, parked = 3, due = 4, keep = 5, cancelled = 6, dead = 7 }
 local changed_queues = {}  -- queue -> true when its settings were changed
 local counts, totals = {}, {}
 local enqueued = 0  -- a total that is stored with the sequence: most calls that change one change both
@@ -52,17 +56,27 @@ local function total(name, by)
   totals[name] = (totals[name] or 0) + (by or 1)
 end
 
+local visits = {}   -- job that this call has ended -> when the purge visits it
 local recount = {}  -- counter -> change of the records that were already recounted
 
+-- While `repair` counts all records, index by index, `recounted` is the place up to which it has counted.
+-- A record that leaves or enters a place before it was or would have been counted there.
 if recounted then
-  local function is_counted(id)
-    for at = 1, math.min(#id, #recounted) do
-      local one, last = string.byte(id, at), string.byte(recounted, at)
-      if one ~= last then
-        return one < last
-      end
+  local number, score, last = string.match(recounted, '^(%d+) (%S+) (.*)$')
+  number, score = tonumber(number), tonumber(score)
+
+  -- Without `visit_ms`, of a job as its index still has it: this call has not sent its writes yet.
+  local function is_counted(id, record, visit_ms)
+    local index = index_of(record)
+    local here, member = 0, member_of(index, id, record)
+    if RECOUNTED[index] ~= number then
+      return RECOUNTED[index] < number
+    elseif index == 'due' then
+      here = record[DUE_MS]
+    elseif FINAL[record[STATE]] then
+      here = tonumber(visit_ms or call('ZSCORE', key[index], id) or math.huge)
     end
-    return #id <= #recounted
+    return here < score or here == score and not is_before(last, member)
   end
 
   local function recount_one(bytes, by)
@@ -71,13 +85,11 @@ if recounted then
   end
 
   function note_change(id, before, bytes)
-    if is_counted(id) then
-      if before then
-        recount_one(before, -1)
-      end
-      if bytes then
-        recount_one(bytes, 1)
-      end
+    if before and is_counted(id, take_apart(before)) then
+      recount_one(before, -1)
+    end
+    if bytes and is_counted(id, take_apart(bytes), visits[id]) then
+      recount_one(bytes, 1)
     end
   end
 end

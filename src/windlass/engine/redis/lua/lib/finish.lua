@@ -101,6 +101,7 @@ local function succeed(id, token, result, has_result, ttl_ms)
     write('HSET', key.extra, 'r:' .. id, result)
   end
   write('ZADD', key.keep, same.keep, id)
+  visits[id] = same.keep
   local texts = event_size + last_size + state_size + hold_size + reason_size + session_size + token_size
   save_bytes(id, sub(bytes, 1, MARKS_AT - 1) .. same.middle .. sub(bytes, REST_AT, -texts - 1) .. same.tail)
   local queue = queue_of(bytes)

@@ -3,7 +3,7 @@
 -- the session waits under an unused nonce, and no other job comes before this job. A worker that does not
 -- listen at this server gets no hand-off. PUBLISH also counts clients that listen to everything, and it
 -- reaches clients of a replica without counting them.
--- KEYS: job body ids ready due held sessions count idle waiters
+-- KEYS: job body ready due held sessions count idle waiters
 --@include heads
 --@include meta
 --@include nonces
@@ -97,7 +97,6 @@ local function hand_to_one(names, head, body, unique)
   end
   call('HSET', key.body, id, body)
   note_size(body)
-  call('ZADD', key.ids, '0', id)
   call('ZADD', key.held, '0', session .. '\0' .. nonce .. '\0' .. id)
   call('HSET', key.sessions, session, '0' .. nonce)
   call('HSET', key.count, queue .. '\0running', (running or 0) + 1)

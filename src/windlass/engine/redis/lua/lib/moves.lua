@@ -1,13 +1,10 @@
 -- Change the state of a job, as windlass.core.states defines. Only a claim and a success have their own
 -- code, in `claim` and `finish`, because they happen to every job.
--- The record alone decides the index entries of a job: `leave` removes the job from every index that
--- its record names, `enter` adds it again after the record was changed. For a job that has ended, only
--- the index stores the instant at which the purge visits it.
--- KEYS: ready due parked held asked keep dead extra
+-- `leave` removes a job from every index that its record names, `enter` adds it again after the record
+-- was changed.
+-- KEYS: ready due parked held asked keep cancelled dead extra
 --@include bookkeeping
 --@include watchers
-local FINAL = { succeeded = true, dead = true, cancelled = true }
-
 local TARGETS = {
   due = 'ready', retry = 'retrying', bury = 'dead', release = 'ready', snooze = 'scheduled', unroutable = 'ready', lose = 'ready', crash = 'ready',
   suspect = 'ready', cancel = 'cancelled', expire = 'cancelled', revive = 'ready',
@@ -36,31 +33,15 @@ local COUNTED = {
   unroutable = 'unroutable',
 }
 
--- The member of a job in an index.
-local function member_of(index, id, record)
-  if index == 'ready' then
-    local standing = struct.pack('>I4I7', 100 - record[PRIORITY] + record[AGE], record[PLACE])
-    return record[SUSPECT] .. record[QUEUE] .. '\0' .. standing .. id
-  elseif index == 'due' then
-    return struct.pack('>I7', record[ROW]) .. id
-  elseif index == 'parked' then
-    return record[TASK] .. '\0' .. struct.pack('>I7', record[ROW]) .. id
-  end
-  return record[SESSION] .. '\0' .. record[TOKEN] .. '\0' .. id  -- held
-end
-
 local function leave(id, record)
   local state = record[STATE]
   if state == 'running' then
     write('ZREM', key.held, member_of('held', id, record))
     if record[CANCEL_REQUESTED] == 1 then
-      write('ZREM', key.asked, record[SESSION] .. '\0' .. id)
+      write('ZREM', key.asked, member_of('asked', id, record))
     end
   elseif FINAL[state] then
-    write('ZREM', key.keep, id)
-    if state == 'dead' then
-      write('ZREM', key.dead, id)
-    end
+    write('ZREM', key[FINAL[state]], id)
   elseif state == 'ready' and record[HOLD] == 'none' then
     touch(record[SUSPECT] .. record[QUEUE])
     write('ZREM', key.ready, member_of('ready', id, record))
@@ -77,10 +58,8 @@ local function enter(id, record, keep_ms)
   if state == 'running' then
     write('ZADD', key.held, 0, member_of('held', id, record))
   elseif FINAL[state] then
-    write('ZADD', key.keep, keep_ms, id)
-    if state == 'dead' then
-      write('ZADD', key.dead, 0, id)
-    end
+    write('ZADD', key[FINAL[state]], keep_ms, id)
+    visits[id] = keep_ms
   elseif state == 'ready' and record[HOLD] == 'none' then
     touch(record[SUSPECT] .. record[QUEUE])
     write('ZADD', key.ready, 0, member_of('ready', id, record))

@@ -1,17 +1,7 @@
 -- The latest nonce of a session. A claim under this nonce or an earlier one leases nothing new.
 -- KEYS: sessions
 --@include clock
-
--- Compare bytes: the operator < depends on the server's locale.
-local function is_before(one, other)
-  for at = 1, math.min(#one, #other) do
-    local a, b = string.byte(one, at), string.byte(other, at)
-    if a ~= b then
-      return a < b
-    end
-  end
-  return #one < #other
-end
+--@include order
 
 -- Whether a session is known, whether it is dead, and its latest nonce.
 local function find_session(session)

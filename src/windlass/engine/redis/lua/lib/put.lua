@@ -1,5 +1,5 @@
 -- Store new jobs: the common part of `put`, `put_unique` and `fire`.
--- KEYS: body ids ready due keys key_expiry extra
+-- KEYS: body ready due keys key_expiry extra
 --@include bookkeeping
 --@include handoff
 local is_single = false  -- whether the call stores one job only
@@ -44,7 +44,6 @@ local function store(head, body, unique)
   end
   write('HSET', key.body, id, body)
   note_size(body)
-  write('ZADD', key.ids, '0', id)
   local place = struct.pack('>I7', number)
   if is_ready then
     local mark, rank = '0' .. queue, 100 - head[4] + age

@@ -1,5 +1,5 @@
 -- Remove a job.
--- KEYS: body ids keys key_expiry
+-- KEYS: body keys key_expiry
 --@include unique
 
 -- Free the idempotency key of a removed job. While the job waited, its key may have expired, and belong
@@ -27,7 +27,6 @@ local function remove(id, record)
   leave(id, record)
   write('HDEL', key.job, id)
   write('HDEL', key.body, id)
-  write('ZREM', key.ids, id)
   write('HDEL', key.extra, 'r:' .. id, 'p:' .. id)
   write('HDEL', key.extra, 'k:' .. id)
   for number = 0, math.min(record[FAILURES], MAX_FAILURES) - 1 do
