@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from windlass.cli.commands.demo.proof import Proof, prove
 from windlass.cli.commands.demo.show import choose_url, describe_exit, removals
 from windlass.core.ids import new_nonce
 from windlass.engine.contract import Plan, Succeeded
-from windlass.engine.redis.keys import KINDS
+from windlass.engine.redis.keys import KINDS, key
 from windlass.engine.redis.url import read_address
 from windlass.testing.contract.world import claim_jobs
 
@@ -79,7 +80,9 @@ def test_an_own_namespace_is_left_alone(tmp_path: Path) -> None:
     assert (address.database, address.partitions) == (3, 4)
     assert address.namespace.startswith("windlass-demo-")
     *_, removal = removals(url, tmp_path)
-    assert removal.startswith("redis-cli -s /run/redis.sock -n 3 --scan --pattern '{windlass-demo-")
+    pattern = f"{address.namespace}:{{*"
+    assert removal.startswith(f"redis-cli -s /run/redis.sock -n 3 --scan --pattern '{pattern}' | ")
+    assert fnmatchcase(key(address.namespace, 3, "meta"), pattern)
 
 
 # --------------------------------------------------------------------------------------- the proof

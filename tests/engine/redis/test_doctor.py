@@ -14,7 +14,7 @@ from tests.proxy import Proxy
 from tests.redis_server import RedisServer, documented_rights, free_port, private_server
 from tests.worker.yard import until
 from windlass.engine.contract import Finding, Grade
-from windlass.engine.redis import doctor
+from windlass.engine.redis import doctor, keys
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.url import RedisAddress, read_address
 from windlass.errors import EngineUnavailable
@@ -61,7 +61,7 @@ def test_every_line_is_there_and_nothing_is_made(
         *("rights", "access", "clock", "round trip"),
     ]
     namespace = read_address(url).namespace
-    assert server.tell("EXISTS", f"{{{namespace}:p0}}:meta") == b":0\r\n"
+    assert server.tell("EXISTS", keys.key(namespace, 0, "meta")) == b":0\r\n"
 
 
 @pytest.mark.parametrize(

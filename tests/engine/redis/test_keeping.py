@@ -72,14 +72,14 @@ def test_a_lost_member_is_found_by_the_check(server: RedisServer, open_redis: Op
     claim_jobs(engine, "worker", "nonce", Plan(), 1)
     engine.put([new_job(3, unique=UniqueKey(key="lost"))])
     assert engine.check() == []
-    server.tell("HDEL", "{damaged:p0}:body", "job-000001")
+    server.tell("HDEL", key("damaged", 0, "body"), "job-000001")
     standing = r"\x00\x00\x00d\x00\x00\x00\x00\x00\x00\x03"
-    server.tell("ZREM", "{damaged:p0}:ready", rf'"0q\x00{standing}job-000002"')
-    server.tell("ZREM", "{damaged:p0}:lease", "worker")
-    server.tell("HINCRBY", "{damaged:p0}:count", '"q\\x00ready"', "5")
-    server.tell("ZREM", "{damaged:p0}:dead", '""')
-    server.tell("ZADD", "{damaged:p0}:unique", "0", '"1:tkey\\x00job-000000"')
-    server.tell("ZREM", "{damaged:p0}:unique", '"1:tlost\\x00job-000003"')
+    server.tell("ZREM", key("damaged", 0, "ready"), rf'"0q\x00{standing}job-000002"')
+    server.tell("ZREM", key("damaged", 0, "lease"), "worker")
+    server.tell("HINCRBY", key("damaged", 0, "count"), '"q\\x00ready"', "5")
+    server.tell("ZREM", key("damaged", 0, "dead"), '""')
+    server.tell("ZADD", key("damaged", 0, "unique"), "0", '"1:tkey\\x00job-000000"')
+    server.tell("ZREM", key("damaged", 0, "unique"), '"1:tlost\\x00job-000003"')
     found = "\n".join(engine.check())
     for words in (
         "Job job-000001 has no body.",
@@ -103,10 +103,10 @@ def test_a_damaged_schedule_is_found_by_the_check(
         )
         assert engine.change_schedules([made]) == [True]
     assert engine.check() == []
-    server.tell("ZREM", "{timetable:p0}:schedule_due", "a")
-    server.tell("ZADD", "{timetable:p0}:schedule_due", "5", "b")
-    server.tell("HDEL", "{timetable:p0}:schedule", "n:c")
-    server.tell("ZREM", "{timetable:p0}:schedule_names", "d")
+    server.tell("ZREM", key("timetable", 0, "schedule_due"), "a")
+    server.tell("ZADD", key("timetable", 0, "schedule_due"), "5", "b")
+    server.tell("HDEL", key("timetable", 0, "schedule"), "n:c")
+    server.tell("ZREM", key("timetable", 0, "schedule_names"), "d")
     found = "\n".join(engine.check())
     for words in (
         "Schedule a is due at 1000, but listed for never.",

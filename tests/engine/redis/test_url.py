@@ -16,6 +16,7 @@ from tests.engine.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer, free_port, private_server
 from windlass.core.states import State
 from windlass.engine.contract import Beat, Capability, EngineOptions, Plan, Waiter
+from windlass.engine.redis.keys import key
 from windlass.engine.redis.setup import check_fit, describe_persistence, read_info
 from windlass.engine.redis.url import RedisAddress, read_address
 from windlass.engine.url import open_engine
@@ -277,16 +278,16 @@ def test_the_number_of_partitions_is_settled_at_the_first_use(
 def test_a_newer_format_is_refused(server: RedisServer, open_redis: OpenRedis) -> None:
     url = server.url(namespace="newer")
     open_redis(url).stats()
-    server.tell("HSET", "{newer:p0}:meta", "format", "99")
-    server.tell("DEL", "{newer:p0}:lines")
+    server.tell("HSET", key("newer", 0, "meta"), "format", "99")
+    server.tell("DEL", key("newer", 0, "lines"))
     with pytest.raises(FormatTooNew, match="format 99"):
         open_redis(url).stats()
-    assert server.tell("EXISTS", "{newer:p0}:lines") == b":0\r\n"  # nothing was added
+    assert server.tell("EXISTS", key("newer", 0, "lines")) == b":0\r\n"  # nothing was added
 
 
 def test_an_older_format_is_refused(server: RedisServer, open_redis: OpenRedis) -> None:
     url = server.url(namespace="older")
     open_redis(url).stats()
-    server.tell("HSET", "{older:p0}:meta", "format", "1")
+    server.tell("HSET", key("older", 0, "meta"), "format", "1")
     with pytest.raises(EngineError, match=r"format 1; this one reads 3.*another namespace"):
         open_redis(url).stats()

@@ -11,6 +11,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from windlass.engine.redis.partition_tags import tag_of
+
 
 class KeyKind(StrEnum):
     """The type of a key, which decides its sentinel: the field or member ""."""
@@ -62,7 +64,9 @@ _SCORES: Final = {
 
 
 def key(namespace: str, partition: int, name: str) -> str:
-    return f"{{{namespace}:p{partition}}}:{name}"
+    """Name a key. The part in braces decides the slot: without the namespace, the partitions of
+    every namespace lie evenly on the nodes of a cluster."""
+    return f"{namespace}:{{{tag_of(partition)}}}:{name}"
 
 
 def channel(namespace: str, waiter: str) -> str:

@@ -207,7 +207,7 @@ def removals(url: str, folder: Path) -> Iterator[str]:
     if parts.scheme != "sqlite":
         client = f"redis-cli {redis_cli_options(parts)}"
         namespace = dict(parse_qsl(parts.query))["namespace"]
-        yield f"{client} --scan --pattern '{{{namespace}:p*' | xargs {client} unlink"
+        yield f"{client} --scan --pattern '{namespace}:{{*' | xargs {client} unlink"
 
 
 def redis_cli_options(parts: SplitResult) -> str:
