@@ -21,6 +21,7 @@ from windlass.cli.commands.doctor import doctor
 from windlass.cli.commands.enqueue import enqueue
 from windlass.cli.commands.health import health
 from windlass.cli.commands.job import job
+from windlass.cli.commands.migrate import migrate
 from windlass.cli.commands.queue import queue
 from windlass.cli.commands.schedule import schedule
 from windlass.cli.commands.status import status
@@ -54,7 +55,7 @@ def windlass() -> None:
 
 for command in (
     *(demo, worker, enqueue, status, tasks, workers, top, health),
-    *(job, dead, queue, task, schedule, config, check, doctor, completion),
+    *(job, dead, queue, task, schedule, config, check, migrate, doctor, completion),
 ):
     windlass.add_command(command)
 

@@ -48,7 +48,7 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "adopt": {"due", "parked", "idle", "waiters"},
     "beat": {"asked", "held", "idle", "waiters", "watch"},
     "cancel": {"due", "lines", "parked", "ready", "watch"},
-    "change": {"due", "lines", "parked", "ready", "idle", "waiters"},
+    "change": {"body", "due", "lines", "parked", "ready", "idle", "waiters"},
     "check": set(),
     "close": {"asked", "held", "lease", "idle", "waiters", "watch"},
     "discard": {
@@ -69,7 +69,7 @@ EMPTIES: Final[dict[str, set[str]]] = {
         *("ready", "unique", "watch"),
     },
     "put": {"idle", "waiters"},
-    "put_unique": {"due", "lines", "parked", "ready", "idle", "waiters", "watch"},
+    "put_any": {"body", "due", "lines", "parked", "ready", "idle", "waiters", "watch"},
     "queue": {"lines", "idle", "waiters"},
     "repair": {
         *(
@@ -88,7 +88,7 @@ EMPTIES: Final[dict[str, set[str]]] = {
         *("idle", "waiters"),
     },
     "release": {"asked", "held", "idle", "waiters", "watch"},
-    "revive": {"cancelled", "dead", "extra", "idle", "waiters"},
+    "revive": {"body", "cancelled", "dead", "extra", "idle", "waiters"},
     "schedules": {"schedule_due", "schedule_names"},
     "sessions": set(),
     "stats": set(),
@@ -329,6 +329,26 @@ def the_only_job_is_changed(stage: Stage) -> None:
     stage.engine.finish([Unroutable(id=id, token=stage.world.take().token)])
     stage.add_waiter()
     stage.engine.change_jobs([JobChange(id=id, run_in_ms=0)])
+    leave_nothing(stage)
+
+
+def the_only_large_call_is_removed(stage: Stage) -> None:
+    """With its job, or because the job gets a small one."""
+    large = b"x" * 2_000
+    id = stage.world.put(payload=large, run_in_ms=1_000)
+    stage.engine.change_jobs([JobChange(id=id, payload=b"small")])
+    stage.engine.change_jobs([JobChange(id=id, payload=large)])
+    stage.engine.cancel([id])
+    stage.engine.revive([Revival(id=id, payload=b"small")])
+    stage.engine.change_jobs([JobChange(id=id, payload=large)])
+    stage.engine.cancel([id])
+    stage.engine.discard([id])
+    stage.world.put(payload=large)
+    stage.engine.purge("queue")
+    for payload in (large, b"small"):
+        stage.world.put(payload=payload, unique=unique(OnConflict.REPLACE))
+    leave_nothing(stage)
+    stage.world.put(payload=large)
     leave_nothing(stage)
 
 
@@ -659,6 +679,7 @@ SCENARIOS: Final[tuple[Callable[[Stage], None], ...]] = (
     the_only_job_becomes_ready,
     the_only_job_expires,
     the_only_job_is_changed,
+    the_only_large_call_is_removed,
     the_only_session_falls_silent,
     the_only_session_is_forgotten,
     the_clock_goes_back,

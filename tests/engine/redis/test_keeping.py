@@ -68,7 +68,7 @@ def test_nothing_but_sentinels_is_left_when_all_was_kept_long_enough(
 
 def test_a_lost_member_is_found_by_the_check(server: RedisServer, open_redis: OpenRedis) -> None:
     engine = open_redis(server.url(namespace="damaged"))
-    engine.put([new_job(number) for number in range(3)])
+    engine.put([new_job(number, payload=b"x" * 2_000) for number in range(3)])
     claim_jobs(engine, "worker", "nonce", Plan(), 1)
     engine.put([new_job(3, unique=UniqueKey(key="lost"))])
     assert engine.check() == []

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 
 import pytest
 from redis.crc import key_slot
 
 from windlass.core import durations, states, unique
+from windlass.core.states import Event, State
 from windlass.engine import contract
-from windlass.engine.redis import keys, wakeup
+from windlass.engine.redis import decode, encode, keys, wakeup
 from windlass.engine.redis.client import scripts
 from windlass.engine.redis.client.scripts import Prefix, Script
-from windlass.engine.redis.decode import Record
 
 FILES = {
     "verb": "-- Does something.\n-- KEYS: due\n--@include two\n--@include one\nreturn one + two\n",
@@ -22,13 +23,22 @@ FILES = {
 }
 
 #: These walk the fields of a key in batches, which have no order.
-WALKING = {"check", "stats", "repair"}
+WALKING = {"check", "repair", "stats"}
 
 
 def test_parts_come_once_and_before_what_needs_them() -> None:
     script = Script("verb", FILES.__getitem__)
     lines = script.text.decode().splitlines()
     assert lines[1:] == ["local one = key.job  -- why", "local two = 2", "return one + two"]
+
+
+def test_a_part_can_be_inserted_where_it_is_needed() -> None:
+    files = {**FILES, "verb": "if far then\n--@insert two\n  return two\nend\n"}
+    script = Script("verb", files.__getitem__)
+    lines = script.text.decode().splitlines()[1:]
+    assert lines[0] == "if far then"
+    assert lines[1:3] == ["local one = key.job  -- why", "local two = 2"]
+    assert script.keys == ("job",)
 
 
 def test_the_keys_of_all_parts_are_declared() -> None:
@@ -101,7 +111,6 @@ def test_the_numbers_in_lua_are_those_of_the_contract() -> None:
     assert found == {
         "BITE": contract.BITE,
         "CHUNK": contract.BATCH,
-        "SMALL_BODY": contract.BATCH_BYTES // contract.BATCH // 1024 * 1024,
         "MAX_FAILURES": contract.MAX_FAILURES,
         "MIN_RECORD_MS": contract.MIN_RECORD_MS,
         "IDEMPOTENCY_MS": contract.IDEMPOTENCY_MS,
@@ -114,18 +123,28 @@ def test_the_numbers_in_lua_are_those_of_the_contract() -> None:
     }
 
 
-def test_the_fields_of_a_record_are_in_the_order_that_lua_knows() -> None:
-    text = scripts._read("lib/layout")
-    pairs = re.findall(r"^local ([A-Z_, ]+) = ([\d, ]+)$", text, re.MULTILINE)
-    numbers = {
-        name.lower(): int(number)
-        for names, values in pairs
-        for name, number in zip(names.split(", "), values.split(", "), strict=True)
-        if not name.endswith("_AT")  # offsets in the bytes
+def test_the_codes_of_a_record_are_those_that_lua_knows() -> None:
+    text = scripts._read("lib/codec")
+    lists = dict(re.findall(r"^local (\w+) = \{ (.*) \}$", text, re.MULTILINE))
+    known = {name: tuple(re.findall(r"'(\w*)'", names)) for name, names in lists.items()}
+    assert known == {
+        "STATES": decode._STATES[1:],
+        "HOLDS": decode._HOLDS[1:],
+        "EVENTS": decode._EVENTS[1:],
     }
-    assert list(numbers) == list(Record.__struct_fields__)
-    sizes_of_texts = {*range(10, 17), 30, 31, 32}
-    assert sorted([*numbers.values(), *sizes_of_texts]) == list(range(1, 43))
+    layout = dict(_constants("lib/layout"))
+    assert layout["MOST_INLINE_CALL"] == encode.MOST_INLINE_CALL
+    codes = {"READY": State.READY, "RUNNING": State.RUNNING, "SUCCEEDED": State.SUCCEEDED}
+    assert {name: layout[name] for name in codes} == {
+        name: decode._STATES.index(state) for name, state in codes.items()
+    }
+    assert layout["SUCCEED"] == decode._EVENTS.index(Event.SUCCEED)
+
+
+def _constants(path: str) -> Iterator[tuple[str, int]]:
+    declared = re.compile(r"^local ([A-Z_, ]+) = ([\d, ]+)(?: +--.*)?$", re.MULTILINE)
+    for names, values in declared.findall(scripts._read(path)):
+        yield from zip(names.split(", "), map(int, values.split(", ")), strict=True)
 
 
 def test_the_hold_of_a_unique_key_in_lua_is_the_one_in_python() -> None:

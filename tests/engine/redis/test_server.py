@@ -210,6 +210,7 @@ def test_a_put_on_an_idle_connection_first_asks_for_the_time(
     engine = open_redis(own_server.url())
     for _ in range(3):  # until the server has the scripts, and the engine knows that
         engine.put([new_job()])
+        engine.put([new_job(payload=b"x" * 2_000)])
         engine.get([JOB])
     news = [new_job(number, payload=b"x" * size) for number in range(1, 1 + jobs)]
     assert number_of_questions(own_server, lambda: engine.put(news)) == expected

@@ -1,5 +1,5 @@
 """The engine contract for operators and maintenance: queue settings, counters, reports (`Tended`,
-`Repaired`, `Finding`), and the operations on them."""
+`Repaired`, `Migrated`, `Finding`), and the operations on them."""
 
 from __future__ import annotations
 
@@ -90,6 +90,15 @@ class Repaired(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None = None
 
 
+class Migrated(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of one batch of `migrate_jobs`: the number of moved jobs; the number of jobs that a
+    live worker of the old version runs, which stay; and the next cursor, None at the end."""
+
+    moved: int = 0
+    left: int = 0
+    cursor: str | None = None
+
+
 class Tended(msgspec.Struct, frozen=True, kw_only=True):
     reaped: int = 0
     purged: int = 0
@@ -161,7 +170,13 @@ class AdminVerbs(Protocol):
         as a problem; only a place that does not answer raises."""
 
     def migrate(self) -> int:
-        """Migrate the stored format to this version; return the version now stored."""
+        """Prepare the place for this version; return the format that is stored there. Migrates it,
+        if that takes one step; otherwise an older format is refused."""
+
+    def migrate_jobs(self, cursor: str | None = None) -> Migrated:
+        """Move one bounded batch of jobs of an older format, which `migrate` refuses, to the format
+        of this version. Call again with the returned cursor. Workers of both versions may run. A
+        repeated call moves what was left or came since."""
 
     def shutdown(self) -> None:
         """Close connections and end threads. The object stays usable and reconnects."""

@@ -13,7 +13,7 @@ from windlass.engine.contract import Repaired
 #: Steps of a check: every job, then every index, then schedules.
 _CHECKS: Final = (
     *("job", "ready", "due", "parked", "held", "asked", "keep", "cancelled", "dead", "unique"),
-    *("lease", "schedule_names", "schedule_due", "lines", "ready_lines"),
+    *("lease", "body", "schedule_names", "schedule_due", "lines", "ready_lines"),
 )
 #: Steps of a repair. Records come first: each index gains the entries that records call for. Then
 #: each index loses entries without a record. The counters are recounted last.

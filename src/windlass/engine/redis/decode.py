@@ -9,45 +9,47 @@ from typing import Any, Final
 
 import msgspec
 
-from windlass.core.states import Counters, Hold, Reason, State
+from windlass.core.states import Counters, Event, Hold, Reason, State
 from windlass.engine.contract import Batch, Claim, Failure, JobEnd, JobRecord, WakeUp
 
 
-class Record(msgspec.Struct, frozen=True):
-    """A stored record: its fields in the order of `lib/layout.lua`."""
+class Record(msgspec.Struct, kw_only=True):
+    """A stored record. A field that the record does not have has its default."""
 
-    attempt: int
-    starts: int
-    started_ms: int
-    has_progress: int
-    suspect: int
-    cancel_requested: int
-    due_ms: int
-    finished_ms: int
-    result_ms: int
-    priority: int
-    created_ms: int
     row: int
     place: int
-    expires_ms: int
+    created_ms: int
     ready_ms: int
-    crashes: int
-    losses: int
-    interruptions: int
-    snoozes: int
-    strays: int
-    failures: int
-    age: int
-    queue: str
-    task: str
-    unique: str
-    last_event: str
-    last_token: str
-    state: str
-    hold: str
-    reason: str
-    session: str
-    token: str
+    priority: int = 0
+    attempt: int = 0
+    starts: int = 0
+    started_ms: int = -1
+    has_progress: int = 0
+    suspect: int = 0
+    cancel_requested: int = 0
+    due_ms: int = -1
+    finished_ms: int = -1
+    result_ms: int = -1
+    expires_ms: int = -1
+    crashes: int = 0
+    losses: int = 0
+    interruptions: int = 0
+    snoozes: int = 0
+    strays: int = 0
+    failures: int = 0
+    age: int = 0
+    queue: str = ""
+    task: str = ""
+    unique: str = ""
+    last_event: str = ""
+    last_token: str = ""
+    state: State = State.READY
+    hold: Hold = Hold.NONE
+    reason: str = ""
+    session: str = ""
+    token: str = ""
+    call: bytes | None = None  # None if it is stored apart
+    result: bytes | None = None  # None if there is none, or it is stored apart
 
     @property
     def counters(self) -> Counters:
@@ -71,21 +73,33 @@ class _FailureHead(msgspec.Struct, array_like=True, frozen=True):
 
 
 _failure_head = msgspec.msgpack.Decoder(_FailureHead)
+#: The counters of a job that was started once, and nothing else.
+_ONCE: Final = Counters(1, 1, 0, 0, 0, 0, 0)
 
-#: Number fields of a record. A six-byte number is read as two and four bytes.
-_NUMBERS: Final = struct.Struct(">2IhI3B" + "hI" * 3 + "BH3B2H" + "b" + "hI" * 5 + "7I3H")
-#: Where the sizes of the last texts, the priority, and the sizes of the first texts are among them.
-_LAST_SIZES: Final = 13
-_PRIORITY: Final = 20
-_FIRST_SIZES: Final = 38
+#: The head of a record, and the groups of its tail, as in `lib/layout.lua`. A six-byte number is
+#: read as two and four bytes.
+_HEAD: Final = struct.Struct(">HHIHIbHH")
+_RUN: Final = struct.Struct(">BHBHhIBBhIHHBH")
+_PLACES: Final = struct.Struct(">HIhII")
+_BUDGETS: Final = struct.Struct(">6I")
+_MARKS: Final = struct.Struct(">4B")
+_RESULT: Final = struct.Struct(">hIH")
+_INSTANT: Final = struct.Struct(">hI")
+_SIZE: Final = struct.Struct(">H")
+_EXPIRES, _UNIQUE, _APART = 1, 2, 4
+_HAS_RUN, _HAS_DUE, _HAS_PLACE, _HAS_BUDGETS, _HAS_MARKS, _HAS_RESULT = 16, 32, 64, 128, 256, 512
+_TAIL: Final = 16  # records with a lower number of flags have no tail
+_RESULT_APART: Final = 0xFFFF
+#: Codes of states, holds and events: their positions in these lists, from 1 on.
+_STATES: Final = (None, *State)
+_HOLDS: Final = (None, *Hold)
+_EVENTS: Final = (
+    *(None, "", Event.SUCCEED, Event.RETRY, Event.BURY, Event.RELEASE, Event.SNOOZE),
+    Event.UNROUTABLE,
+)
 #: Values of `has_progress`.
 _PROGRESS: Final = 1
 _WHY_HELD: Final = 2
-_STATES: Final = {str(state): state for state in State}
-_HOLDS: Final = {str(hold): hold for hold in Hold}
-#: The numbers that a claim needs: attempt, starts, suspect, priority, created_ms, place, the other
-#: counters, age, the sizes of queue and task.
-_CLAIMED: Final = struct.Struct(">2I7xB" + "29x" + "bhI6xhI12x" + "5I4xI2H2x")
 #: First byte of a message: sessions that should claim, a hand-off, or a request to the worker to
 #: register again and learn when the next job is due.
 _LOOK: Final = b"?"
@@ -97,55 +111,130 @@ _sessions = msgspec.msgpack.Decoder(list[str])
 
 
 def decode(packed: bytes) -> Record:
-    """Decode a record. Unrolled for speed: a call may read thousands of jobs."""
-    n = _NUMBERS.unpack_from(packed)
-    texts: list[str] = []
-    at = _NUMBERS.size
-    for size in (*n[_FIRST_SIZES:], *n[_LAST_SIZES:_PRIORITY]):
-        texts.append(packed[at : at + size].decode() if size else "")
-        at += size
-    return Record(
-        n[0],
-        n[1],
-        n[2] << 32 | n[3],
-        n[4],
-        n[5],
-        n[6],
-        n[7] << 32 | n[8],
-        n[9] << 32 | n[10],
-        n[11] << 32 | n[12],
-        n[_PRIORITY],
-        n[21] << 32 | n[22],
-        n[23] << 32 | n[24],
-        n[25] << 32 | n[26],
-        n[27] << 32 | n[28],
-        n[29] << 32 | n[30],
-        *n[31:_FIRST_SIZES],
-        *texts,
+    """Decode a record."""
+    flags, row_high, row_low, created_high, created_low, priority, *sizes = _HEAD.unpack_from(
+        packed
     )
+    row, created_ms = row_high << 32 | row_low, created_high << 32 | created_low
+    record = Record(row=row, place=row, created_ms=created_ms, ready_ms=created_ms)
+    record.priority = priority
+    at = _HEAD.size
+    at = _read_texts(record, packed, at, ("queue", "task"), sizes)
+    if flags & _EXPIRES:
+        record.expires_ms, at = _read_instant(packed, at)
+    if flags & _UNIQUE:
+        at = _read_texts(
+            record, packed, at + _SIZE.size, ("unique",), _SIZE.unpack_from(packed, at)
+        )
+    tail_at = len(packed)
+    if flags >= _TAIL:
+        tail_at -= int.from_bytes(packed[-2:])
+        _read_tail(record, flags, packed, tail_at)
+    if not flags & _APART:
+        record.call = packed[at:tail_at]
+    return record
+
+
+def _read_tail(record: Record, flags: int, packed: bytes, at: int) -> None:
+    if flags & _HAS_RUN:
+        at = _read_run(record, packed, at)
+    if flags & _HAS_DUE:
+        record.due_ms, at = _read_instant(packed, at)
+    if flags & _HAS_PLACE:
+        place_high, place_low, ready_high, ready_low, record.age = _PLACES.unpack_from(packed, at)
+        record.place = place_high << 32 | place_low
+        record.ready_ms = ready_high << 32 | ready_low
+        at += _PLACES.size
+    if flags & _HAS_BUDGETS:
+        (
+            record.crashes,
+            record.losses,
+            record.interruptions,
+            record.snoozes,
+            record.strays,
+            record.failures,
+        ) = _BUDGETS.unpack_from(packed, at)
+        at += _BUDGETS.size
+    if flags & _HAS_MARKS:
+        hold, record.suspect, record.cancel_requested, record.has_progress = _MARKS.unpack_from(
+            packed, at
+        )
+        record.hold = _HOLDS[hold] or Hold.NONE
+        at += _MARKS.size
+    if flags & _HAS_RESULT:
+        high, low, size = _RESULT.unpack_from(packed, at)
+        record.result_ms = high << 32 | low
+        at += _RESULT.size
+        record.result = None if size == _RESULT_APART else packed[at : at + size]
+    if not flags & _HAS_RUN and record.hold is Hold.NONE and record.due_ms >= 0:
+        record.state = State.SCHEDULED
+        if not flags & _HAS_PLACE:
+            record.ready_ms = -1
+
+
+def _read_run(record: Record, packed: bytes, at: int) -> int:
+    run = _RUN.unpack_from(packed, at)
+    record.attempt, record.starts = run[0] << 16 | run[1], run[2] << 16 | run[3]
+    record.started_ms, record.finished_ms = run[4] << 32 | run[5], run[8] << 32 | run[9]
+    record.state = _STATES[run[6]] or State.READY
+    record.last_event = _EVENTS[run[7]] or ""
+    names = ("session", "last_token", "reason", "token")
+    return _read_texts(record, packed, at + _RUN.size, names, run[10:])
+
+
+def _read_texts(
+    record: Record, packed: bytes, at: int, names: Sequence[str], sizes: Sequence[int]
+) -> int:
+    """Read texts into fields of a record; return where the last one ends."""
+    for name, size in zip(names, sizes, strict=True):
+        if size:
+            setattr(record, name, packed[at : at + size].decode())
+        at += size
+    return at
+
+
+def _read_instant(packed: bytes, at: int) -> tuple[int, int]:
+    high, low = _INSTANT.unpack_from(packed, at)
+    return high << 32 | low, at + _INSTANT.size
 
 
 def to_claim(job_id: str, packed: bytes, body: bytes, token: str) -> tuple[int, int, Claim]:
-    """Decode a claimed job into rank, place in line and claim. Only the fields that a claim needs
-    are decoded, because this runs for every job."""
-    numbers = _CLAIMED.unpack_from(packed)
-    attempt, starts, suspect, priority, created_high, created_low, place_high, place_low = numbers[
-        :8
-    ]
-    crashes, losses, interruptions, snoozes, strays, age, queue_size, task_size = numbers[8:]
-    task_at = _CLAIMED.size + queue_size
+    """Decode a claimed job into rank, place in line and claim. A call that was stored apart is
+    `body`. A job that was claimed once, the usual case, is decoded here, because this runs for
+    every job."""
+    flags, row_high, row_low, created_high, created_low, priority, queue_size, task_size = (
+        _HEAD.unpack_from(packed)
+    )
+    if flags != _HAS_RUN:
+        return _to_other_claim(job_id, decode(packed), body, token)
+    task_at = _HEAD.size + queue_size
+    call_at = task_at + task_size
     claim = Claim(
         id=job_id,
         token=token,
-        task=packed[task_at : task_at + task_size].decode(),
-        queue=packed[_CLAIMED.size : task_at].decode(),
+        task=packed[task_at:call_at].decode(),
+        queue=packed[_HEAD.size : task_at].decode(),
         priority=priority,
-        payload=body,
-        counters=Counters(attempt, starts, crashes, losses, interruptions, snoozes, strays),
+        payload=packed[call_at : -int.from_bytes(packed[-2:])],
+        counters=_ONCE,
         created_ms=created_high << 32 | created_low,
-        suspect=suspect == 1,
     )
-    return age - priority, place_high << 32 | place_low, claim
+    return -priority, row_high << 32 | row_low, claim
+
+
+def _to_other_claim(job_id: str, record: Record, body: bytes, token: str) -> tuple[int, int, Claim]:
+    claim = Claim(
+        id=job_id,
+        token=token,
+        task=record.task,
+        queue=record.queue,
+        priority=record.priority,
+        payload=body if record.call is None else record.call,
+        counters=record.counters,
+        created_ms=record.created_ms,
+        suspect=record.suspect == 1,
+    )
+    return record.age - record.priority, record.place, claim
 
 
 def to_whole_record(job_id: str, parts: Sequence[bytes | None], now_ms: int) -> JobRecord:
@@ -157,9 +246,9 @@ def to_whole_record(job_id: str, parts: Sequence[bytes | None], now_ms: int) -> 
         job_id,
         record,
         now_ms,
-        payload=body or b"",
+        payload=(body or b"") if record.call is None else record.call,
         progress=progress,
-        result=result if record.result_ms > now_ms else None,
+        result=_result_of(record, result, now_ms),
         failures=tuple([_to_failure(entry) for entry in history if entry is not None]),
     )
 
@@ -174,8 +263,8 @@ def to_record(
         task=record.task,
         queue=record.queue,
         priority=record.priority,
-        state=_STATES[record.state],
-        hold=_HOLDS[record.hold],
+        state=record.state,
+        hold=record.hold,
         reason=Reason(record.reason) if record.reason else None,
         counters=record.counters,
         created_ms=record.created_ms,
@@ -202,10 +291,10 @@ def to_end(job_id: str, parts: Sequence[bytes | None], now_ms: int) -> JobEnd:
     return JobEnd(
         id=job_id,
         task=record.task,
-        state=State(record.state),
+        state=record.state,
         reason=Reason(record.reason) if record.reason else None,
         finished_ms=_instant(record.finished_ms),
-        result=result if record.result_ms > now_ms else None,
+        result=_result_of(record, result, now_ms),
         failure=None if entry is None else _to_failure(entry),
     )
 
@@ -234,6 +323,13 @@ def to_handed(handed: bytes, nonce: str) -> Batch | None:
     job_id, record = handed[id_at:record_at].decode(), handed[record_at:body_at]
     _, _, claim = to_claim(job_id, record, handed[body_at:], nonce)
     return Batch(claims=(claim,))
+
+
+def _result_of(record: Record, stored: bytes | None, now_ms: int) -> bytes | None:
+    """The result of a job, from its record or from where it is stored apart."""
+    if record.result_ms <= now_ms:
+        return None
+    return stored if record.result is None else record.result
 
 
 def _to_failure(packed: bytes) -> Failure:

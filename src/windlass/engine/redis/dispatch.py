@@ -22,6 +22,7 @@ from windlass.engine.redis.client import scripts
 from windlass.engine.redis.client.pool import PIECE
 from windlass.engine.redis.client.scripts import Prefixes
 from windlass.engine.redis.client.server import RedisCall, Reply, Server
+from windlass.engine.redis.migrate import old_prefix
 from windlass.engine.redis.partitions import Partitions
 from windlass.engine.redis.setup import PartitionIds
 from windlass.engine.redis.url import RedisAddress
@@ -31,7 +32,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 #: Scripts with one word per item in their reply, so that the replies of two halves can be joined.
-_HALVED: Final = frozenset({"put", "put_unique", "revive", "change", "fire", "cancel", "discard"})
+_HALVED: Final = frozenset({"put", "put_any", "revive", "change", "fire", "cancel", "discard"})
 #: One call has at most this many items.
 CHUNK: Final = BATCH
 
@@ -44,7 +45,7 @@ class Caller:
     """Base class of the engine: call scripts in partitions."""
 
     def __init__(self, address: RedisAddress, options: EngineOptions) -> None:
-        self.clock_offset_ms = 0
+        self._clock_offset_ms = 0
         self._address = address
         self._options = options
         self._limits = [b"%d" % options.lease_ms, b"%d" % options.dead_ttl_ms]
@@ -54,16 +55,25 @@ class Caller:
         self._is_fit = False  # the server has passed the checks
         self._partition_ids = PartitionIds()
 
-    def _prefixes_of(self, name: str, partition: int) -> Prefixes:
-        if (name, partition) not in self._prefixes:
-            made = scripts.load(name).prefixes(self._address.namespace, partition)
-            self._prefixes[name, partition] = made
-        return self._prefixes[name, partition]
+    @property
+    def clock_offset_ms(self) -> int:
+        return self._clock_offset_ms
+
+    @clock_offset_ms.setter
+    def clock_offset_ms(self, offset_ms: int) -> None:
+        self._clock_offset_ms = offset_ms
+        self._prefixes.clear()
+
+    def _pack_prefixes(self, name: str, partition: int) -> Prefixes:
+        """Pack the head of calls of a script, which includes its first three arguments."""
+        common = [str(self._clock_offset_ms).encode(), *self._limits]
+        made = scripts.load(name).prefixes(self._address.namespace, partition, common)
+        self._prefixes[name, partition] = made
+        return made
 
     def _call(self, partition: int, name: str, packed: Sequence[bytes]) -> RedisCall:
-        found = self._prefixes.get((name, partition)) or self._prefixes_of(name, partition)
-        words = [str(self.clock_offset_ms).encode(), *self._limits, *packed]
-        return RedisCall(found.by_digest.command(words), found, words)
+        found = self._prefixes.get((name, partition)) or self._pack_prefixes(name, partition)
+        return RedisCall(found.by_digest.command(packed), found, packed)
 
     def _call_for(
         self,
@@ -72,7 +82,8 @@ class Caller:
         items: Sequence[T],
         pack: Callable[[Sequence[T]], list[bytes]],
     ) -> RedisCall:
-        """Make a call that can be split if it is large. Its reply lists one answer per item."""
+        """Make a call that can be split if it is large. Its reply lists one answer per item, or
+        has one answer for all (`put`)."""
         call = self._call(partition, name, pack(items))
         if name not in _HALVED or len(call.command) <= PIECE or len(items) == 1:
             return call
@@ -84,11 +95,11 @@ class Caller:
                 self._call_for(partition, name, others, pack),
             )
 
-        return replace(call, halves=halves)
+        return replace(call, halves=halves, join=min if name == "put" else call.join)
 
     def _bare_call(self, partition: int, name: str, packed: Sequence[bytes]) -> RedisCall:
         """Make a call of a script that does not take the common arguments."""
-        found = self._prefixes_of(name, partition)
+        found = scripts.load(name).prefixes(self._address.namespace, partition)
         return RedisCall(found.by_digest.command(packed), found, packed)
 
     def _run(self, calls: Sequence[RedisCall]) -> list[Reply]:
@@ -148,7 +159,7 @@ class Caller:
 
     # ------------------------------------------------------------------------ first use
 
-    def _open(self, deadline: float) -> int:
+    def _open(self, deadline: float, *, migrates: bool = False) -> int:
         self._is_fit = False  # if this fails, the next call tries again
         self._server.has_forgotten = False
         asked = [scripts.pack(b"INFO", part) for part in (b"server", b"memory")]
@@ -156,9 +167,10 @@ class Caller:
         setup.check_fit(info, self._address)
         settled = [b"%d" % setup.FORMAT, b"%d" % self._partitions.number]
         birth = new_id(time.time_ns() // 1_000_000).encode()
-        packed = [*settled, birth, *keys.sentinel_scores()]
         births = []
         for partition in range(self._partitions.number):
+            old = f"{old_prefix(self._address.namespace, partition)}meta".encode()
+            packed = [*settled, birth, old, b"1" if migrates else b"0", *keys.sentinel_scores()]
             (stored,) = self._server.run([self._bare_call(partition, "open", packed)], deadline)
             setup.check_stored(stored, self._address)
             births.append(stored[2])

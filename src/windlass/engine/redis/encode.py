@@ -6,7 +6,11 @@ separate, unencoded arguments.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -40,11 +44,54 @@ from windlass.errors import EngineError
 _encode = msgspec.msgpack.Encoder().encode
 _NOT_SET: Final = -1
 _UNIQUE_HEAD: Final = 14  # words in the head of a job with a unique key
+#: A call of more bytes is stored apart from its record, as in `lib/layout.lua`.
+MOST_INLINE_CALL: Final = 1024
+#: The rank of priority 0. Lower ranks come first in line.
+_RANK: Final = 100
+_FRONT: Final = struct.Struct(">bHH")
+_kind_of: Final = attrgetter("queue", "task", "priority")
 _SUCCEED: Final = str(Event.SUCCEED)  # text is encoded faster than a member of an enumeration
 
 
 def of_watch(channel: str, ids: Sequence[str]) -> list[bytes]:
     return [channel.encode(), b"%d" % WATCH_MS, *of_texts(ids)]
+
+
+def are_plain(jobs: Sequence[NewJob]) -> bool:
+    """Whether the script `put` can store all of these jobs: they have no keys, are ready at once
+    and never expire, and their calls fit into their records."""
+    for job in jobs:
+        if (
+            job.idempotency_key is not None
+            or job.unique is not None
+            or job.run_in_ms
+            or not job.run_after_ms is job.expires_ms is job.expires_in_ms is None
+            or len(job.payload) > MOST_INLINE_CALL
+        ):
+            return False
+    return True
+
+
+def of_plain_jobs(jobs: Sequence[NewJob]) -> list[bytes]:
+    """Encode plain jobs, by runs of jobs with the same queue, task and priority."""
+    arguments: list[bytes] = []
+    for kind, run in groupby(jobs, _kind_of):
+        queue, rank, front = _of_kind(*kind)
+        of_run = list(run)
+        arguments += (queue, rank, b"%d" % len(of_run))
+        for job in of_run:
+            arguments += (job.id.encode(), front + job.payload)
+    return arguments
+
+
+@lru_cache(maxsize=1024)
+def _of_kind(queue: str, task: str, priority: int) -> tuple[bytes, bytes, bytes]:
+    """Encode what all plain jobs of a task in a queue have in common: the queue, the rank, and
+    their records from the priority to the call, as in `lib/layout.lua`."""
+    check_name("queue", queue)
+    words = queue.encode(), task.encode()
+    front = _FRONT.pack(priority, *map(len, words)) + b"".join(words)
+    return words[0], b"%d" % (_RANK - priority), front
 
 
 def of_jobs(jobs: Sequence[NewJob], idempotency_ms: int = IDEMPOTENCY_MS) -> list[bytes]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from operator import attrgetter
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from windlass.core.ids import moved_id, new_id
 from windlass.core.queues.settings import QueueSettings, paused_tasks, task_key
@@ -36,6 +36,7 @@ from windlass.engine.contract import (
     JobChange,
     JobEnd,
     JobRecord,
+    Migrated,
     NewJob,
     Outcome,
     Page,
@@ -59,13 +60,15 @@ from windlass.engine.contract import (
     batches,
     list_records,
 )
-from windlass.engine.redis import check, decode, encode, keys, read
+from windlass.engine.redis import check, decode, encode, keys, migrate, read
 from windlass.engine.redis.claim import Claimer
+from windlass.engine.redis.client import scripts
 from windlass.engine.redis.client.server import Reply
 from windlass.engine.redis.dispatch import Caller
 from windlass.engine.redis.result_wakeup import RedisResultWakeup
 from windlass.engine.redis.url import RedisAddress
 from windlass.engine.redis.wakeup import RedisWakeup
+from windlass.errors import EngineError, EngineUnavailable
 
 R = TypeVar("R")
 
@@ -118,15 +121,27 @@ class RedisEngine(Caller):
     # ----------------------------------------------------------------------------- hot paths
 
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
-        name = "put"
-        for job in jobs:
-            if job.unique is not None:
-                name = "put_unique"  # this script declares more keys than other puts need
-            if job.idempotency_key is not None or job.unique is not None:
-                self._partitions.check_key(job)
         if self._partitions.number > 1:
             self._partitions.advance()
-        return self._spread(name, jobs, self._of_job, self._pack_jobs, _to_placed, _size_of_job)
+        if encode.are_plain(jobs):
+            return self._put_plain(jobs)
+        return self._put_any(jobs)
+
+    def _put_any(self, jobs: Sequence[NewJob]) -> list[Placed]:
+        for job in jobs:
+            if job.idempotency_key is not None or job.unique is not None:
+                self._partitions.check_key(job)
+        pack = self._pack_jobs
+        return self._spread("put_any", jobs, self._of_job, pack, _to_placed, _size_of_job)
+
+    def _put_plain(self, jobs: Sequence[NewJob]) -> list[Placed]:
+        """Put plain jobs by a script that declares few keys. It leaves the jobs of a queue with
+        settings to the other script."""
+        pack = encode.of_plain_jobs
+        placed = self._spread("put", jobs, self._of_job, pack, _to_plainly_placed, _size_of_job)
+        left = [job for job, one in zip(jobs, placed, strict=True) if one is None]
+        others = iter(self._put_any(left)) if left else iter(())
+        return [one or next(others) for one in placed]
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         verdicts: list[Verdict] = []
@@ -373,8 +388,21 @@ class RedisEngine(Caller):
         return check.repair(self._ask, self._partitions.number, cursor, change)
 
     def is_used(self) -> bool:
-        """Check for stored ids without `_run`, which would set up a new server."""
-        return any(self._read_partition_ids())
+        """Check for stored ids, or for the format before, without `_run`, which would set up a new
+        server."""
+        return any(self._read_partition_ids()) or self._has_old_format()
+
+    def _has_old_format(self) -> bool:
+        old = f"{migrate.old_prefix(self._address.namespace, 0)}meta".encode()
+        try:
+            (found,) = self._server.ask(
+                [scripts.pack(b"HGET", old, b"format")], self._server.deadline()
+            )
+        except EngineUnavailable:
+            raise
+        except EngineError:
+            return False  # this user has no right to that name
+        return found is not None
 
     def examine(self) -> list[Finding]:
         from windlass.engine.redis import doctor  # slow to import, and seldom needed
@@ -417,6 +445,12 @@ class RedisEngine(Caller):
     def migrate(self) -> int:
         return self._open(self._server.deadline())
 
+    def migrate_jobs(self, cursor: str | None = None) -> Migrated:
+        if cursor is None:
+            self._open(self._server.deadline(), migrates=True)
+        namespace, partitions = self._address.namespace, self._partitions.number
+        return migrate.migrate(self._ask, namespace, partitions, cursor)
+
     def shutdown(self) -> None:
         self._wakeup.close()
         self._result_wakeup.close()
@@ -454,6 +488,11 @@ def _each(code: Callable[[str], R]) -> Callable[[Sequence[object], Sequence[byte
 
 def _to_flags(_changes: Sequence[ScheduleChange], reply: Sequence[int]) -> list[bool]:
     return list(map(bool, reply))
+
+
+def _to_plainly_placed(jobs: Sequence[NewJob], reply: Any) -> list[Placed | None]:
+    """Read the reply for plain jobs: all are stored, or none is and another script must do it."""
+    return [Placed(job.id, PutCode.CREATED) if reply else None for job in jobs]
 
 
 def _to_placed(_jobs: Sequence[NewJob], reply: Sequence[bytes]) -> list[Placed]:

@@ -14,7 +14,7 @@ from windlass.engine.redis.url import RedisAddress
 from windlass.errors import EngineError, FormatTooNew
 
 #: The stored format that this windlass writes and reads.
-FORMAT: Final = 3
+FORMAT: Final = 4
 OLDEST_VERSION: Final = (6, 2)
 
 
@@ -84,9 +84,8 @@ def check_stored(stored: Sequence[Any], address: RedisAddress) -> None:
         )
     if stored_format < FORMAT:
         raise EngineError(
-            f"The jobs in {address} were stored before the first release of windlass (format "
-            f"{stored_format}; this one reads {FORMAT}). Let workers of that version end them, "
-            "then give another namespace."
+            f"The jobs in {address} were stored by an older windlass (format {stored_format}; this "
+            f"one stores format {FORMAT}). Run `windlass migrate`, which moves them."
         )
     if partitions != address.partitions:
         raise EngineError(

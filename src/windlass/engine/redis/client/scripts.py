@@ -4,9 +4,11 @@
    (`--@include records`). Every part is included once, before the code that needs it.
 2. All code after `--@nest` is wrapped in its own function. A function that is defined there copies
    the outer names that it uses; otherwise Lua would look up each name among all names in use.
-3. A script declares the keys of all its parts. In Lua they are `key.meta`, `key.job` and so on.
-4. `Script.prefixes` are the constant heads of a call in Redis's protocol, made once per partition.
-5. A server whose memory is full refuses scripts whose first write may need memory, and accepts all
+3. `--@insert name` is replaced by that part and the parts that it needs. Inside a function or a
+   condition, Lua defines their functions only when it gets there.
+4. A script declares the keys of all its parts. In Lua they are `key.meta`, `key.job` and so on.
+5. `Script.prefixes` are the constant heads of a call in Redis's protocol, made once per partition.
+6. A server whose memory is full refuses scripts whose first write may need memory, and accepts all
    others. A script that adds nothing (no `--@adds`) can start with a removal of nothing.
 """
 
@@ -24,13 +26,17 @@ from windlass.engine.redis import keys
 _LUA: Final = Path(__file__).parent.parent / "lua"
 _KEYS: Final = re.compile(r"^-- KEYS:(.*)$", re.MULTILINE)
 _COMMAND: Final = re.compile(rb"\b(?:p?call|write)\('([A-Z]+)'")
-_CONSTANTS: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)$", re.MULTILINE)
+_CONSTANT: Final = r"(?:\d+|'[^',\n]*')"
+_CONSTANTS: Final = re.compile(
+    rf"^ *local ([A-Z_]+(?:, [A-Z_]+)*) = ({_CONSTANT}(?:, {_CONSTANT})*)(?: *--.*)?$", re.MULTILINE
+)
 _WORD_OR_TEXT: Final = re.compile(r"'[^'\n]*'|\b[A-Z][A-Z_]+\b")
 _ADDS: Final = re.compile(r"^--@adds$", re.MULTILINE)
 #: A write that needs no memory and changes nothing, because this field is never set.
 _REMOVE_NOTHING: Final = "redis.call('HDEL', key.meta, 'nothing')"
 _NEST: Final = "--@nest\n"
 _INCLUDE: Final = re.compile(r"^--@include (\w+)$", re.MULTILINE)
+_INSERT: Final = re.compile(r"^--@insert (\w+)$", re.MULTILINE)
 
 
 class Script:
@@ -51,9 +57,10 @@ class Script:
         if "meta" in self.keys and not self.adds:
             self.text_when_full = f"{head}{_REMOVE_NOTHING}\n{body}".encode()
 
-    def prefixes(self, namespace: str, partition: int) -> Prefixes:
+    def prefixes(self, namespace: str, partition: int, arguments: Sequence[bytes] = ()) -> Prefixes:
+        """Pack the heads of calls in a partition, up to the arguments that all calls share."""
         names = [keys.key(namespace, partition, name).encode() for name in self.keys]
-        rest = (b"%d" % len(names), *names)
+        rest = (b"%d" % len(names), *names, *arguments)
         return Prefixes(
             Prefix((b"EVALSHA", self.sha, *rest)),
             Prefix((b"EVAL", self.text, *rest)),
@@ -122,7 +129,7 @@ def _parts(path: str, read: Callable[[str], str], seen: set[str]) -> Iterator[st
     for included in _INCLUDE.findall(text):
         if f"lib/{included}" not in seen:
             yield from _parts(f"lib/{included}", read, seen)
-    yield text
+    yield _INSERT.sub(lambda found: "".join(_parts(f"lib/{found[1]}", read, seen)), text)
 
 
 def _declared(parts: Sequence[str]) -> tuple[str, ...]:

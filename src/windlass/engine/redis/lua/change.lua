@@ -1,5 +1,4 @@
 -- Change jobs that wait: their call, their queue, or when they are due.
--- KEYS: body
 -- ARGV: 1-3 clock, then for each job its head (id, the revision that the caller saw or "", the queue or "",
 --       run_in_ms or -1, whether it has a new call, whether its call must be the given one), the new call,
 --       and the given one
@@ -16,9 +15,8 @@ end
 
 -- The old call becomes an entry of the history.
 local function change_call(id, record, body)
-  remember(id, record, 'revive', call('HGET', key.body, id) or '')
-  call('HSET', key.body, id, body)
-  note_size(body)
+  remember(id, record, 'revive', read_call(id, record))
+  write_call(id, record, body)
 end
 
 -- A job that stays in line keeps its place. One that leaves its queue takes the age of the new one.
@@ -46,7 +44,7 @@ local function change(id, record, head, body, seen_body)
   if not record then
     return 'unknown'
   elseif not QUEUED[record[STATE]] or head[2] ~= '' and head[2] ~= revision_of(record)
-      or head[6] and seen_body ~= call('HGET', key.body, id) then
+      or head[6] and seen_body ~= read_call(id, record) then
     return 'refused'
   end
   leave(id, record)

@@ -9,7 +9,7 @@ local MOST_WATCHERS = 100
 
 local function read_end(id, record)
   if record[STATE] == 'succeeded' then
-    return call('HGET', key.extra, 'r:' .. id), false
+    return record[RESULT_MS] >= 0 and (record[RESULT] or call('HGET', key.extra, 'r:' .. id)), false
   elseif record[STATE] == 'dead' and record[FAILURES] > 0 then
     return false, call('HGET', key.extra, 'f:' .. (record[FAILURES] - 1) % MAX_FAILURES .. ':' .. id)
   end

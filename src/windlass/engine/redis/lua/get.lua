@@ -18,29 +18,42 @@ end
 
 -- Add the fields of a job. Returns where its progress and its result are, 0 for none, and the first and the
 -- last entry of its history.
-local function add_fields(id, bytes)
-  local failures = unpack_numbers('>I4', bytes, FAILURES_AT)
-  local progress = add_field(string.byte(bytes, MARKS_AT - 1) ~= 0, 'p:' .. id)
-  local result = add_field(unpack_numbers('>i6', bytes, SIZES_AT - 6) >= 0, 'r:' .. id)
+local function add_fields(id)
+  local record = load(id)
+  local progress = add_field(record[HAS_PROGRESS] ~= 0, 'p:' .. id)
+  local result = add_field(record[RESULT_MS] >= 0 and not record[RESULT], 'r:' .. id)
   local first = #fields + 1
-  for entry = math.max(0, failures - MAX_FAILURES), failures - 1 do
+  for entry = math.max(0, record[FAILURES] - MAX_FAILURES), record[FAILURES] - 1 do
     add_field(true, 'f:' .. (entry % MAX_FAILURES) .. ':' .. id)
   end
   return { progress, result, first, #fields }
 end
 
+-- Whether a job may have fields in `extra`, by its flags.
+local function has_fields(bytes)
+  return unpack_numbers('>H', bytes) >= FLAG_BUDGETS
+end
+
+local NOTHING = { 0, 0, 1, 0 }
 local ids = { unpack(ARGV, 4) }
 fetch(ids)
-local bodies, places = read_fields(key.body, ids), {}
+local places, apart, bodies = {}, {}, {}
 for number, id in ipairs(ids) do
-  places[number] = packed[id] and add_fields(id, packed[id])
+  local bytes = packed[id]
+  places[number] = bytes and (has_fields(bytes) and add_fields(id) or NOTHING)
+  if bytes and is_apart(bytes) then
+    apart[#apart + 1] = id
+  end
+end
+for number, body in ipairs(read_fields(key.body, apart)) do
+  bodies[apart[number]] = body or ''
 end
 local extra = read_fields(key.extra, fields)
 local reply = { now_ms }
 for number, id in ipairs(ids) do
   local at = places[number]
   reply[number + 1] = at and {
-    packed[id], bodies[number] or '', extra[at[1]] or false, extra[at[2]] or false, unpack(extra, at[3], at[4]),
+    packed[id], bodies[id] or '', extra[at[1]] or false, extra[at[2]] or false, unpack(extra, at[3], at[4]),
   }
 end
 return reply

@@ -4,8 +4,9 @@
 -- KEYS: meta job body extra ready due parked held asked keep dead lease sessions forget keys
 -- KEYS: key_expiry count total unique idle waiters watch watch_until schedule schedule_names schedule_due
 -- KEYS: lines cancelled
--- ARGV: 1 format, 2 number of partitions, 3 an id, which identifies the data stored from now on,
---       then for each key the score of its sentinel ("" = a hash)
+-- ARGV: 1 format, 2 number of partitions, 3 an id, which identifies the data stored from now on, 4 the
+--       name of `meta` in the format before, 5 "1" if jobs of that format are migrated, then for each key the
+--       score of its sentinel ("" = a hash)
 -- Returns: {stored format, stored number of partitions, stored id}
 --@adds
 local stored = redis.call('HMGET', key.meta, 'format', 'partitions', 'born')
@@ -13,9 +14,15 @@ local is_settled = stored[1] and stored[2] and stored[3]
 if is_settled and (stored[1] ~= ARGV[1] or stored[2] ~= ARGV[2]) then
   return { tonumber(stored[1]), tonumber(stored[2]), stored[3] }  -- refused: nothing may be added
 end
+-- A new place would hide jobs of the format before. The name of that key has another slot, and
+-- may be forbidden: then there is no such format.
+local before = not is_settled and redis.pcall('HMGET', ARGV[4], 'format', 'partitions') or {}
+if before[1] and (ARGV[5] ~= '1' or before[2] ~= ARGV[2]) then
+  return { tonumber(ARGV[5] == '1' and ARGV[1] or before[1]), tonumber(before[2]), '' }
+end
 local missing = {}
 for number, name in ipairs(KEYS) do
-  local score = ARGV[number + 3]
+  local score = ARGV[number + 5]
   if score == '' and redis.call('HEXISTS', name, '') == 0
       or score ~= '' and not redis.call('ZSCORE', name, '') then
     missing[#missing + 1] = { name, score }

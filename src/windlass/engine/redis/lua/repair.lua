@@ -137,7 +137,7 @@ local function repair_record(id, record)
       save(id)
     end
   end
-  if call('HEXISTS', key.body, id) == 0
+  if not record[CALL] and call('HEXISTS', key.body, id) == 0
       and fix('Job %s has no body: it gets an empty one, with which it becomes a dead letter when it is run.', id) then
     write('HSET', key.body, id, '')
   end
@@ -216,13 +216,11 @@ function WALKS.ready_lines()
   reply[1] = #marks >= BITE and marks[#marks] or ''
 end
 
--- Bodies may be large, so they are read only if there are more bodies than jobs.
+-- Bodies may be large, so they are read a few at a time.
 function WALKS.body()
-  if call('HLEN', key.body) <= call('HLEN', key.job) then
-    return
-  end
   scan(key.body, 10, function(id)
-    if call('HEXISTS', key.job, id) == 0 and fix('A body is stored for job %s, which does not exist: it is removed.', id) then
+    local record = load(id)
+    if (not record or record[CALL]) and fix('A body is stored for job %s, which does not exist or has its own: it is removed.', id) then
       call('HDEL', key.body, id)
     end
   end)

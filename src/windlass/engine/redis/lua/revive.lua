@@ -1,5 +1,4 @@
 -- Make dead or cancelled jobs ready again, with fresh budgets.
--- KEYS: body
 -- ARGV: 1-3 clock, then for each job its id, when it ended (-1 = at any time) and a new payload or ""
 -- Returns: for each job "done", "refused", "duplicate" (another job holds its key) or "unknown"
 --@include unique
@@ -22,9 +21,8 @@ end
 local function revive(id, record, payload)
   local old
   if payload ~= '' then
-    old = call('HGET', key.body, id)
-    write('HSET', key.body, id, payload)
-    note_size(payload)
+    old = read_call(id, record)
+    write_call(id, record, payload)
   end
   move(id, record, 'revive', { cause = old })
   reset_budgets(id, record)

@@ -17,7 +17,8 @@ end
 
 -- The parts that a reader of a job gets: its call and its history.
 local function weigh(id, record)
-  local bytes = call('HSTRLEN', key.body, id) + call('HSTRLEN', key.extra, 'p:' .. id)
+  local bytes = record[CALL] and #record[CALL] or call('HSTRLEN', key.body, id)
+  bytes = bytes + call('HSTRLEN', key.extra, 'p:' .. id)
   for number = 0, math.min(record[FAILURES], MAX_FAILURES) - 1 do
     bytes = bytes + call('HSTRLEN', key.extra, 'f:' .. number .. ':' .. id)
   end
@@ -53,8 +54,10 @@ local function purge(index, id, record)
     record_until_ms = math.max(record_until_ms, period_until_ms)
   end
   if record[RESULT_MS] >= 0 and record_until_ms > now_ms then
-    write('HDEL', key.extra, 'r:' .. id)
-    record[RESULT_MS] = -1
+    if not record[RESULT] then
+      write('HDEL', key.extra, 'r:' .. id)
+    end
+    record[RESULT_MS], record[RESULT] = -1, ''
     enter(id, record, record_until_ms)
     return 0
   elseif period_until_ms > now_ms then  -- the record still holds its unique key

@@ -62,6 +62,7 @@ local recount = {}  -- counter -> change of the records that were already recoun
 -- While `repair` counts all records, index by index, `recounted` is the place up to which it has counted.
 -- A record that leaves or enters a place before it was or would have been counted there.
 if recounted then
+  define_codec()
   local number, score, last = string.match(recounted, '^(%d+) (%S+) (.*)$')
   number, score = tonumber(number), tonumber(score)
 

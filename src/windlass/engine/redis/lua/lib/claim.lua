@@ -1,6 +1,7 @@
 -- Lease the next jobs in line.
 -- KEYS: body
 --@include line
+--@include first_run
 
 -- Make due jobs ready, a bounded number.
 local function promote()
@@ -287,21 +288,24 @@ local function next_in_line(suspects, queues, limit)
   return ids, members
 end
 
--- Apply a claim to the bytes of the record and return the new bytes; nil if the job is not in line.
--- `sizes` and `tail` belong to the texts that a claim changes.
-local function claimed(id, bytes, sizes, tail)
-  local state_size, hold_size, reason_size, session_size, token_size =
-    unpack_numbers('>BBBHH', bytes, SIZES_AT + 3)
-  local texts = state_size + hold_size + reason_size + session_size + token_size
-  if sub(bytes, -texts, 8 - texts) ~= 'readynone' then
+-- Apply a claim to the bytes of the record and return the new bytes; nil if the job is not in line. Most
+-- jobs are claimed once, and only get a tail.
+local function claimed(id, bytes, session, nonce, tail)
+  local flags = run_flags(bytes)
+  if flags then
+    return flags .. sub(bytes, 3) .. tail
+  end
+  local record = load(id)
+  if record[STATE] ~= 'ready' or record[HOLD] ~= 'none' then
     return nil
   end
-  local attempt, starts, _, has_progress = unpack_numbers(COUNTS, bytes)
-  if has_progress ~= 0 then
+  if record[HAS_PROGRESS] ~= 0 then
     write('HDEL', key.extra, 'p:' .. id)
   end
-  return pack_numbers(COUNTS, attempt + 1, starts + 1, now_ms, 0) .. sub(bytes, MARKS_AT, SIZES_AT + 2)
-    .. sizes .. sub(bytes, REST_AT, -texts - 1) .. tail
+  record[ATTEMPT], record[STARTS], record[STARTED_MS] = record[ATTEMPT] + 1, record[STARTS] + 1, now_ms
+  record[STATE], record[REASON], record[HAS_PROGRESS] = 'running', '', 0
+  record[SESSION], record[TOKEN] = session, nonce
+  return pack(record)
 end
 
 -- Take a job of a paused task out of its line. It keeps its place, and is never due.
@@ -316,9 +320,8 @@ end
 -- number is bounded. Return the leased jobs, and whether a limit other than `limit` cut the batch short.
 local function lease(session, nonce, suspects, queues, limit, most_bytes)
   local taken, by_queue, expired, is_done, is_cut_short = {}, {}, 0, false, false
-  local measures, left_bytes = has_large or limit * SMALL_BODY > most_bytes, most_bytes
-  local prefix, tail = session .. '\0' .. nonce .. '\0', 'runningnone' .. session .. nonce
-  local sizes = pack_numbers('>BBBHH', 7, 4, 0, #session, #nonce)
+  local left_bytes = most_bytes
+  local prefix, tail = session .. '\0' .. nonce .. '\0', first_run(session, nonce)
   while #taken < limit and not is_done do
     local ids, members = next_in_line(suspects, queues, limit - #taken)
     fetch(ids)
@@ -326,12 +329,12 @@ local function lease(session, nonce, suspects, queues, limit, most_bytes)
     local ready, held = gather('ZREM', key.ready), gather('ZADD', key.held)
     for number, id in ipairs(ids) do
       local bytes = bytes_of(id)
-      local expires_ms = bytes and unpack_numbers('>i6', bytes, EXPIRES_AT)
+      local expires_ms = bytes and expires_ms_of(bytes)
       local is_fresh = bytes and (expires_ms < 0 or expires_ms > now_ms)
       local is_paused = is_fresh and has_settings and is_task_paused(task_of(bytes))
-      local leased = is_fresh and not is_paused and claimed(id, bytes, sizes, tail)
-      if leased and measures then
-        left_bytes = left_bytes - call('HSTRLEN', key.body, id)
+      local leased = is_fresh and not is_paused and claimed(id, bytes, session, nonce, tail)
+      if leased then
+        left_bytes = left_bytes - (is_apart(bytes) and call('HSTRLEN', key.body, id) or inline_size(bytes))
         if left_bytes < 0 and #taken > 0 then
           is_done, is_cut_short = true, true
           break
@@ -422,11 +425,11 @@ local function claim(session, nonce, suspects, queues, limit, most_bytes, is_las
   if has_settings and #ids > 0 then
     reply[4] = ages(ids)
   end
-  local bodies = read_fields(key.body, ids)
-  for number, id in ipairs(ids) do
+  for _, id in ipairs(ids) do
     reply[#reply + 1] = id
     reply[#reply + 1] = packed[id]
-    reply[#reply + 1] = bodies[number] or ''  -- a worker cannot run it, and it becomes a dead letter
+    -- A missing call cannot be run: the job becomes a dead letter.
+    reply[#reply + 1] = is_apart(packed[id]) and call('HGET', key.body, id) or ''
   end
   return reply
 end

@@ -1,7 +1,6 @@
 -- Numbers of the contract and of the state machine. A test compares them with the Python ones.
 local BITE = 200
 local CHUNK = 500
-local SMALL_BODY = 8192
 local MAX_FAILURES = 50
 local MIN_RECORD_MS = 600000
 local IDEMPOTENCY_MS = 86400000

@@ -67,43 +67,66 @@ local function alike(session, token, has_result, ttl_ms)
     keep_ms = math.min(keep_ms, result_ms)  -- the purge first drops the result alone
   end
   return {
-    session = session, token = token, has_result = has_result, ttl_ms = ttl_ms,
-    stores_result = result_ms >= 0,
+    session = session, token = token, has_result = has_result, ttl_ms = ttl_ms, result_ms = result_ms,
     keep = text_of(keep_ms),
     held = session .. '\0' .. token .. '\0',
-    middle = pack_numbers('>' .. MARKS .. SIZES, 0, 0, -1, now_ms, result_ms,
-      7, #token, 9, 4, 0, #session, 0),
-    tail = 'succeed' .. token .. 'succeedednone' .. session,
+    ended = pack_numbers(RUN_END, SUCCEEDED, SUCCEED, now_ms, #session, #token, 0, 0) .. session .. token,
   }
 end
 
--- Apply a success to the bytes of the record. False when the token is not current.
-local function succeed(id, token, result, has_result, ttl_ms)
-  local bytes = bytes_of(id)
-  if not bytes then
-    return false
+-- The record of a job without other groups than its run, after a success; nil for other jobs. The token is
+-- the last text of the run.
+local function succeeded_bytes(bytes, token, result, has_result, ttl_ms)
+  local flags = unpack_numbers('>H', bytes)
+  if flags < FLAG_RUN or flags >= 2 * FLAG_RUN then
+    return nil
   end
-  local event_size, last_size, state_size, hold_size, reason_size, session_size, token_size =
-    unpack_numbers('>BHBBBHH', bytes, SIZES_AT)
-  if token_size ~= #token or sub(bytes, -token_size) ~= token then
-    return false
+  local run_at = #bytes - tail_size(bytes) + 1
+  local _, _, _, session_size, last_size, reason_size, token_size, texts_at =
+    unpack_numbers(RUN_END, bytes, run_at + RUN_START_SIZE)
+  if token_size ~= #token or last_size + reason_size > 0 or sub(bytes, -2 - token_size, -3) ~= token then
+    return nil
   end
-  local session = sub(bytes, -token_size - session_size, -token_size - 1)
+  local session = sub(bytes, texts_at, texts_at + session_size - 1)
   if same.token ~= token or same.session ~= session or same.has_result ~= has_result
       or same.ttl_ms ~= ttl_ms then
     same = alike(session, token, has_result, ttl_ms)
   end
-  write('ZREM', key.held, same.held .. id)
-  if string.byte(bytes, ASKED_AT) == 1 then
-    write('ZREM', key.asked, session .. '\0' .. id)
+  local tail = sub(bytes, run_at, run_at + RUN_START_SIZE - 1) .. same.ended
+  if same.result_ms >= 0 then
+    flags = flags + FLAG_RESULT
+    tail = tail .. pack_result(same.result_ms, #result <= MOST_INLINE_RESULT and result)
   end
-  if same.stores_result then
+  return pack_numbers('>H', flags) .. sub(bytes, 3, run_at - 1) .. tail .. pack_numbers('>H', #tail + 2)
+end
+
+-- Apply a success to the record. False when the token is not current.
+local function succeed(id, token, result, has_result, ttl_ms)
+  local bytes = bytes_of(id)
+  local ended = bytes and succeeded_bytes(bytes, token, result, has_result, ttl_ms)
+  if ended then
+    save_bytes(id, ended)
+  else
+    local record = load(id)
+    if not record or record[STATE] ~= 'running' or record[TOKEN] ~= token then
+      return false
+    end
+    same = alike(record[SESSION], token, has_result, ttl_ms)
+    if record[CANCEL_REQUESTED] == 1 then
+      write('ZREM', key.asked, record[SESSION] .. '\0' .. id)
+    end
+    record[STATE], record[FINISHED_MS], record[RESULT_MS] = 'succeeded', now_ms, same.result_ms
+    record[LAST_EVENT], record[LAST_TOKEN], record[TOKEN], record[REASON] = 'succeed', token, '', ''
+    record[SUSPECT], record[CANCEL_REQUESTED], record[DUE_MS] = 0, 0, -1
+    record[RESULT] = #result <= MOST_INLINE_RESULT and result
+    save(id)
+  end
+  if same.result_ms >= 0 and #result > MOST_INLINE_RESULT then
     write('HSET', key.extra, 'r:' .. id, result)
   end
+  write('ZREM', key.held, same.held .. id)
   write('ZADD', key.keep, same.keep, id)
   visits[id] = same.keep
-  local texts = event_size + last_size + state_size + hold_size + reason_size + session_size + token_size
-  save_bytes(id, sub(bytes, 1, MARKS_AT - 1) .. same.middle .. sub(bytes, REST_AT, -texts - 1) .. same.tail)
   local queue = queue_of(bytes)
   succeeded[queue] = (succeeded[queue] or 0) + 1
   ends[#ends + 1] = id

@@ -4,11 +4,10 @@
 -- listen at this server gets no hand-off. PUBLISH also counts clients that listen to everything, and it
 -- reaches clients of a replica without counting them.
 -- KEYS: job body ready due held sessions count idle waiters
---@include heads
+--@include first_run
 --@include meta
 --@include nonces
 --@include waiters
-local may_hand_over = #ARGV == 5  -- a single job
 local MOST_HANDED = 16384  -- bytes of a body: a larger job is claimed in the usual way
 local MOST_LINES = 8  -- at most this many lines that the worker does not serve are skipped
 
@@ -80,23 +79,25 @@ local function find_taker(names)
 end
 
 -- Store a job and lease it to an idle session of one of these registrations; return whether that worked,
--- or the job was stored before. The worker is notified last, after all writes. If the message is lost, the
--- usual claim finds the job under its nonce.
-local function hand_to_one(names, head, body, unique)
+-- or the job was stored before. `make_bytes` makes the record of the new job from its row; a call that is
+-- stored apart is `body`. The worker is notified last, after all writes. If the message is lost, the usual
+-- claim finds the job under its nonce.
+local function hand_to_one(names, id, queue, make_bytes, body)
   local name, waiter, at = find_taker(names)
   if not name or not finds_nothing(waiter) then
     return false
   end
-  local id, queue = head[1], head[3]
   local session, nonce = waiter[WAITING][at], waiter[WAITING][at + 1]
   local running = call('HGET', key.count, queue .. '\0running')
   local number = sequence + 1
-  local bytes = new_record(head, number, 0, unique, 1, 'running', session, nonce)
+  local bytes = make_bytes(number)
+  bytes = run_flags(bytes) .. sub(bytes, 3) .. first_run(session, nonce)
   if call('HSETNX', key.job, id, bytes) == 0 then
     return true
   end
-  call('HSET', key.body, id, body)
-  note_size(body)
+  if body then
+    call('HSET', key.body, id, body)
+  end
   call('ZADD', key.held, '0', session .. '\0' .. nonce .. '\0' .. id)
   call('HSET', key.sessions, session, '0' .. nonce)
   call('HSET', key.count, queue .. '\0running', (running or 0) + 1)
@@ -105,18 +106,17 @@ local function hand_to_one(names, head, body, unique)
   table.remove(waiter[WAITING], at)
   keep_waiter(name, waiter)
   redis.pcall('PUBLISH', channel_of(name),
-    '!' .. struct.pack('>HHHH', #session, #nonce, #id, #bytes) .. session .. nonce .. id .. bytes .. body)
+    '!' .. struct.pack('>HHHH', #session, #nonce, #id, #bytes) .. session .. nonce .. id .. bytes .. (body or ''))
   sequence, stored_sequence = number, number
   return true
 end
 
-local function hand_over(head, body, unique)
-  local queue, ends_ms = head[3], expires_ms(head)
-  if due_ms_of(head) > now_ms or ends_ms >= 0 and ends_ms <= now_ms
-      or recounted or settings[queue] or is_task_paused(head[2]) or string.find(queue, '+', 1, true) or #body > MOST_HANDED then
+-- The same, unless the job may not be handed off.
+local function hand_over(id, queue, task, size, make_bytes, body)
+  if recounted or settings[queue] or is_task_paused(task) or string.find(queue, '+', 1, true) or size > MOST_HANDED then
     return false
   end
   local names = waiting_for('0', queue, 0)
   has_no_waiters = #names == 0
-  return not has_no_waiters and hand_to_one(names, head, body, unique)
+  return not has_no_waiters and hand_to_one(names, id, queue, make_bytes, body)
 end

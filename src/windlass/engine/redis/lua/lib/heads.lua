@@ -1,7 +1,6 @@
 -- The heads of new jobs. A head is {id, task, queue, priority, run_after_ms, run_in_ms, expires_ms,
 -- expires_in_ms, key, fingerprint}, -1 for no instant, false for no key.
---@include clock
---@include layout
+--@include records
 
 local function due_ms_of(head)
   return math.max(head[5], now_ms + head[6])
@@ -15,11 +14,14 @@ local function expires_ms(head)
   return head[7] < 0 and relative_ms or math.min(head[7], relative_ms)
 end
 
--- The record of a job in its first state; `starts` is 1 when that is running, otherwise 0.
-local function new_record(head, number, age, unique, starts, state, session, nonce)
-  local queue, task, is_ready = head[3], head[2], state ~= 'scheduled'
-  return pack_numbers(NUMBERS, starts, starts, starts == 1 and now_ms or -1, 0, 0, 0,
-    is_ready and -1 or due_ms_of(head), -1, -1, 0, 0, #state, 4, 0, #session, #nonce, head[4], now_ms,
-    number, number, expires_ms(head), is_ready and now_ms or -1, 0, 0, 0, 0, 0, 0, age, #queue, #task,
-    #unique) .. queue .. task .. unique .. state .. 'none' .. session .. nonce
+-- The record of a new job, ready or scheduled. `unique` is its part about the unique key.
+local function record_of(head, number, age, unique, body)
+  define_codec()
+  local record, due_ms = new_record(number, now_ms, head[4], head[3], head[2]), due_ms_of(head)
+  record[EXPIRES_MS], record[UNIQUE], record[AGE] = expires_ms(head), unique, age
+  record[CALL] = #body <= MOST_INLINE_CALL and body
+  if due_ms > now_ms then
+    record[STATE], record[DUE_MS], record[READY_MS] = 'scheduled', due_ms, -1
+  end
+  return record
 end

@@ -7,7 +7,7 @@
 -- KEYS: ready lines
 --@include meta
 --@include records
-local RANK_BIAS = 4294967296  -- adjusted ranks may be below zero
+--@include line_entry
 
 -- The first member of `ready` of a line, given with its mark of suspects; false when there is none.
 local function first_of(mark)
@@ -45,8 +45,7 @@ local function entry_of(mark, member)
   if #member >= #mark + 12 then  -- otherwise it is no member, and a claim drops it
     rank, place = struct.unpack('>I4I7', member, #mark + 2)
   end
-  return sub(mark, 1, 1) .. sub(mark, plus) .. '\0' .. group .. '\0'
-    .. struct.pack('>I5I7', rank - age + RANK_BIAS, place) .. queue
+  return make_entry(sub(mark, 1, 1), sub(mark, plus), group, rank - age, place, queue)
 end
 
 local function send_entries(command, words)

@@ -1,7 +1,7 @@
 -- The state of a partition: the sequence, signs of life, the settings of queues.
 -- KEYS: meta
 --@include clock
-local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after', 'queues', 'enqueued', 'leases', 'large',
+local stored = call('HMGET', key.meta, 'sequence', 'last_seen', 'reap_after', 'queues', 'enqueued', 'leases',
   'recounted')
 local stored_sequence, stored_last_seen_ms = tonumber(stored[1] or 0), tonumber(stored[2] or -1)
 local stored_reap_after_ms, stored_enqueued = tonumber(stored[3] or 0), tonumber(stored[5] or 0)
@@ -30,18 +30,8 @@ local function is_task_paused(task)
   return own and own[QUEUE_PAUSED]
 end
 
--- Whether a body of more than SMALL_BODY bytes was ever stored here: otherwise claims measure no bodies.
-local has_large = stored[7]
-
 -- While the counters are recounted, the id up to which records were counted: see `repair`.
-local recounted = stored[8]
-
-local function note_size(body)
-  if #body > SMALL_BODY and not has_large then
-    has_large = '1'
-    call('HSET', key.meta, 'large', has_large)
-  end
-end
+local recounted = stored[7]
 
 local function next_number()
   sequence = sequence + 1

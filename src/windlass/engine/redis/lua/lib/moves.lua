@@ -2,7 +2,7 @@
 -- code, in `claim` and `finish`, because they happen to every job.
 -- `leave` removes a job from every index that its record names, `enter` adds it again after the record
 -- was changed.
--- KEYS: ready due parked held asked keep cancelled dead extra
+-- KEYS: ready due parked held asked keep cancelled dead extra body
 --@include bookkeeping
 --@include watchers
 local TARGETS = {
@@ -72,6 +72,22 @@ local function enter(id, record, keep_ms)
     note_ready(record[SUSPECT], record[QUEUE], record[DUE_MS])
   end
   save(id)
+end
+
+-- The call of a job.
+local function read_call(id, record)
+  return record[CALL] or call('HGET', key.body, id) or ''
+end
+
+-- Replace the call of a job; its record must be saved after this.
+local function write_call(id, record, body)
+  local is_inline = #body <= MOST_INLINE_CALL
+  if not is_inline then
+    call('HSET', key.body, id, body)
+  elseif not record[CALL] then
+    call('HDEL', key.body, id)
+  end
+  record[CALL] = is_inline and body
 end
 
 -- Add an entry to the history; the oldest one is dropped if the history is full.

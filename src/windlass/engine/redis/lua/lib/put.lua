@@ -1,6 +1,7 @@
--- Store new jobs: the common part of `put`, `put_unique` and `fire`.
+-- Store new jobs of any kind: the common part of `put_any` and `fire`.
 -- KEYS: body ready due keys key_expiry extra
 --@include bookkeeping
+--@include heads
 --@include handoff
 local is_single = false  -- whether the call stores one job only
 local bound = {}         -- keys that this call has bound
@@ -33,7 +34,8 @@ local function store(head, body, unique)
   local due_ms = due_ms_of(head)
   local is_ready = due_ms <= now_ms
   local state, age = is_ready and 'ready' or 'scheduled', has_settings and is_ready and take_age(queue) or 0
-  local bytes = new_record(head, number, age, unique, 0, state, '', '')
+  local record = record_of(head, number, age, unique, body)
+  local bytes = pack(record)
   if not is_single then
     save_bytes(id, bytes)
   elseif call('HSETNX', key.job, id, bytes) == 0 then
@@ -42,8 +44,9 @@ local function store(head, body, unique)
   elseif note_change then
     note_change(id, false, bytes)
   end
-  write('HSET', key.body, id, body)
-  note_size(body)
+  if not record[CALL] then
+    write('HSET', key.body, id, body)
+  end
   local place = struct.pack('>I7', number)
   if is_ready then
     local mark, rank = '0' .. queue, 100 - head[4] + age
@@ -51,11 +54,24 @@ local function store(head, body, unique)
     write('ZADD', key.ready, '0', mark .. '\0' .. struct.pack('>I4', rank) .. place .. id)
     made_ready[mark] = (made_ready[mark] or 0) + 1
   else
-    write('ZADD', key.due, due_ms, place .. id)
+    write('ZADD', key.due, text_of(due_ms), place .. id)
     note_ready('0', queue, due_ms)
   end
   count(queue, state, 1)
   enqueued = enqueued + 1
+end
+
+-- Whether a single job was handed to an idle session.
+local function is_handed_over(head, body, unique)
+  local ends_ms = expires_ms(head)
+  if not is_single or due_ms_of(head) > now_ms or ends_ms >= 0 and ends_ms <= now_ms then
+    return false
+  end
+  local function make_bytes(number)
+    local record = record_of(head, number, 0, unique, body)
+    return pack(record)
+  end
+  return hand_over(head[1], head[3], head[2], #body, make_bytes, #body > MOST_INLINE_CALL and body)
 end
 
 -- The reply for a job that was stored before, or whose idempotency key is known.
@@ -97,7 +113,7 @@ local function add_job(head, body, unique)
   if has_settings and is_full(head[3]) then
     return head[1], 'full'
   end
-  if not (may_hand_over and hand_over(head, body, unique)) then
+  if not is_handed_over(head, body, unique) then
     store(head, body, unique)
   end
   if head[9] then

@@ -12,27 +12,23 @@ local touched = {}  -- suspects and line -> its first member of `ready` before i
 local update_lines
 local note_change  -- set while counters are recounted: id, bytes before, bytes now; false for none
 
-local function pack(record)
-  local numbers = pack_numbers(NUMBERS,
-    record[ATTEMPT], record[STARTS], record[STARTED_MS], record[HAS_PROGRESS],
-    record[SUSPECT], record[CANCEL_REQUESTED], record[DUE_MS], record[FINISHED_MS], record[RESULT_MS],
-    #record[LAST_EVENT], #record[LAST_TOKEN], #record[STATE], #record[HOLD], #record[REASON],
-    #record[SESSION], #record[TOKEN],
-    record[PRIORITY], record[CREATED_MS], record[ROW], record[PLACE], record[EXPIRES_MS],
-    record[READY_MS], record[CRASHES], record[LOSSES], record[INTERRUPTIONS], record[SNOOZES],
-    record[STRAYS], record[FAILURES], record[AGE], #record[QUEUE], #record[TASK], #record[UNIQUE])
-  return numbers .. table.concat(record, '', QUEUE, TOKEN)
+-- The RESULT group of a tail; without a result, that is stored apart.
+local function pack_result(result_ms, result)
+  return pack_numbers(RESULT_HEAD, result_ms, result and #result or RESULT_APART) .. (result or '')
 end
 
-local function take_apart(bytes)
-  local record = { unpack_numbers(NUMBERS, bytes) }
-  local at = record[33]  -- after the numbers
-  for number, size in ipairs({ 30, 31, 32, 10, 11, 12, 13, 14, 15, 16 }) do
-    local after = at + record[size]
-    record[QUEUE + number - 1] = sub(bytes, at, after - 1)
-    at = after
+local function tail_size(bytes)
+  return (unpack_numbers('>H', bytes, #bytes - 1))
+end
+
+-- From a record to its bytes and back, and the record of a new job. Defined at the first use: a claim and a
+-- success change bytes, and most calls need no table.
+local pack, take_apart, new_record
+
+local function define_codec()
+  if not pack then
+--@insert codec
   end
-  return record
 end
 
 local function queue_of(bytes)
@@ -45,12 +41,35 @@ local function task_of(bytes)
   return sub(bytes, QUEUE_AT + queue_size, QUEUE_AT + queue_size + size - 1)
 end
 
+-- When a job expires; -1 for never.
+local function expires_ms_of(bytes)
+  local queue_size, task_size = unpack_numbers('>HH', bytes, QUEUE_SIZE_AT)
+  return string.byte(bytes, 2) % 2 == 1 and unpack_numbers('>i6', bytes, QUEUE_AT + queue_size + task_size) or -1
+end
+
+local function is_apart(bytes)
+  return string.byte(bytes, 2) % (2 * FLAG_APART) >= FLAG_APART
+end
+
+-- The size of a call that is stored in the record.
+local function inline_size(bytes)
+  local flags = unpack_numbers('>H', bytes)
+  local queue_size, task_size = unpack_numbers('>HH', bytes, QUEUE_SIZE_AT)
+  local at = QUEUE_AT + queue_size + task_size
+  if flags % 2 == 1 then
+    at = at + 6
+  end
+  if flags % (2 * FLAG_UNIQUE) >= FLAG_UNIQUE then
+    at = at + 2 + unpack_numbers('>H', bytes, at)
+  end
+  return #bytes + 1 - at - (flags >= FLAG_TAIL and tail_size(bytes) or 0)
+end
+
 -- The counter that counts a job: its line and its state.
 local function counter_of(bytes)
-  local state_size, hold_size, reason_size, session_size, token_size =
-    unpack_numbers('>BBBHH', bytes, SIZES_AT + 3)
-  local texts = state_size + hold_size + reason_size + session_size + token_size
-  return queue_of(bytes) .. '\0' .. sub(bytes, -texts, state_size - texts - 1)
+  define_codec()
+  local record = take_apart(bytes)
+  return record[QUEUE] .. '\0' .. record[STATE]
 end
 
 -- The list that gathers the words of a command on a key; flush sends it.
@@ -92,6 +111,7 @@ local function save_bytes(id, bytes)
 end
 
 local function pack_again(id)
+  define_codec()
   local bytes = pack(records[id])
   if note_change then
     note_change(id, packed[id], bytes)
@@ -153,6 +173,7 @@ local function load(id)
     if packed[id] == nil then
       fetch({ id })
     end
+    define_codec()
     record = packed[id] and take_apart(packed[id])
     records[id] = record
   end

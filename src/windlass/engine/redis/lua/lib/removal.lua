@@ -26,7 +26,9 @@ end
 local function remove(id, record)
   leave(id, record)
   write('HDEL', key.job, id)
-  write('HDEL', key.body, id)
+  if not record[CALL] then
+    write('HDEL', key.body, id)
+  end
   write('HDEL', key.extra, 'r:' .. id, 'p:' .. id)
   write('HDEL', key.extra, 'k:' .. id)
   for number = 0, math.min(record[FAILURES], MAX_FAILURES) - 1 do

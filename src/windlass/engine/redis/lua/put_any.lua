@@ -54,8 +54,7 @@ local function replace(id, record, head, body)
   if not (is_ready and was_ready and was_in == base_of(record[QUEUE])) then
     record[AGE] = is_ready and take_age(record[QUEUE]) or 0
   end
-  write('HSET', key.body, id, body)
-  note_size(body)
+  write_call(id, record, body)
   enter(id, record)
   count(record[QUEUE], record[STATE], 1)
   total('replaced')
