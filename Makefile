@@ -21,11 +21,11 @@ GENERATOR := $(VENV)/.generator-installed
 USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint types layers pytest redis-server docs packages proofs bench format clean
+.PHONY: help install demo test test-all lint types layers pytest redis-server docs packages proofs bench bench-peers format clean
 
 help:
 	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	  /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 ##@ Start
 
@@ -89,6 +89,10 @@ proofs: $(TESTING) ## Kill, freeze and overload real workers, and count what was
 
 bench: $(TESTING) redis-server ## Measure throughput, latency and idle cost on this machine
 	$(BIN)/python -m benchmarks --runs 3 --json bench.json
+
+# Installs the other systems below build/peers. The page is written from the stored values.
+bench-peers: $(TESTING) redis-server ## Measure windlass next to other task queues (about an hour)
+	$(BIN)/python -m benchmarks.peers --json build/peers.json
 
 ##@ Clean up
 

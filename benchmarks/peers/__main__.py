@@ -1,0 +1,91 @@
+"""`python -m benchmarks.peers`: measure windlass next to other task queues.
+
+python -m benchmarks.peers --json build/peers.json   measure, and keep the values
+python -m benchmarks.peers --page build/peers.json   write the page, its charts and the README
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.page import shown
+from benchmarks.peers.measures import MEASURES
+from benchmarks.peers.processes import kill_all
+from benchmarks.peers.reference import earlier, is_suspect
+from benchmarks.peers.results import PeerResults
+from benchmarks.peers.session import Session
+from benchmarks.peers.stores import close_stores
+from benchmarks.peers.systems import SYSTEMS
+from benchmarks.peers.workloads import QUICK, WORKLOADS, Sizes
+from benchmarks.stage import compile_sources
+
+
+def main() -> None:
+    arguments = _arguments()
+    results = measure(arguments)
+    print_table(results)
+
+
+def measure(arguments: argparse.Namespace) -> PeerResults:
+    compile_sources()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    sizes = QUICK if arguments.quick else Sizes()
+    session = Session(arguments.runs, sizes, is_quick=arguments.quick)
+    try:
+        subjects = session.install(SYSTEMS[name] for name in arguments.only or SYSTEMS)
+        session.measure(subjects, arguments.workload or list(WORKLOADS), arguments.json)
+    finally:
+        close_stores()
+        kill_all()
+    return session.results
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.peers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=SYSTEMS, metavar="SYSTEM", help=", ".join(SYSTEMS)
+    )
+    parser.add_argument(
+        "--workload", nargs="+", choices=WORKLOADS, metavar="NAME", help=", ".join(WORKLOADS)
+    )
+    parser.add_argument("--runs", type=int, default=5, help="rounds; the median is shown")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to try it out")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all values to a file")
+    return parser.parse_args()
+
+
+def print_table(results: PeerResults) -> None:
+    """The median and the range of every figure, and a flag at suspect ones."""
+    table = Table("system", "measure", "median", "range", "unit", "")
+    for series in sorted(results.series, key=lambda one: list(MEASURES).index(one.measure)):
+        spread = f"{shown(series.least)} .. {shown(series.most)}"
+        unit = MEASURES[series.measure].unit
+        table.add_row(
+            series.system,
+            series.measure,
+            shown(series.median),
+            spread,
+            unit,
+            _flag(series.system, series.measure, series.median),
+        )
+    Console().print(table)
+
+
+def _flag(system: str, measure: str, value: float) -> str:
+    if not is_suspect(system, measure, value):
+        return ""
+    return f"[red]suspect: was {shown(earlier(system, measure) or 0)}[/red]"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""One run: install, then measure round by round.
+
+In a round, each workload visits all systems in turn before the next workload starts, and every
+round begins with another system. What is compared is measured within a minute or two, so a change
+in the load of a shared machine reaches all systems.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmarks.peers.environments import NotInstalled, installed
+from benchmarks.peers.machine import machine
+from benchmarks.peers.results import LeftOut, Measured, PeerResults, write_results
+from benchmarks.peers.stores import postgres_cluster
+from benchmarks.peers.systems import System
+from benchmarks.peers.workloads import WORKLOADS, PeerWorkload, Sizes, Subject
+
+
+class PlannedWorkload(NamedTuple):
+    """One workload of one round, on one or several systems."""
+
+    round: int
+    workload: str
+    subjects: list[Subject]
+
+
+class Session:
+    def __init__(self, runs: int, sizes: Sizes, *, is_quick: bool) -> None:
+        self._console = Console(stderr=True)
+        self._sizes = sizes
+        self._began = time.monotonic()
+        self.results = PeerResults(machine(), runs, is_quick, 0.0, [], [], [])
+
+    def install(self, systems: Iterable[System]) -> list[Subject]:
+        subjects = []
+        for system in systems:
+            self._console.print(f"installing {system.title}", style="dim")
+            try:
+                subjects.append(self._installed(system))
+            except NotInstalled as error:
+                self._leave_out(system.title, str(error))
+        return subjects
+
+    def _installed(self, system: System) -> Subject:
+        installation = installed(system)
+        if system.store == "postgres":
+            postgres_cluster()
+        self.results.systems.append(
+            Measured(
+                name=system.name,
+                title=system.title,
+                versions=installation.versions,
+                settings=system.settings,
+                store=system.store,
+                language=system.language,
+                is_ours=system.is_ours,
+            )
+        )
+        return Subject(system, installation, self._sizes)
+
+    def measure(self, subjects: Sequence[Subject], names: Sequence[str], to: Path | None) -> None:
+        """Take all workloads in all rounds. The file has what was measured until now."""
+        steps = list(plan(subjects, names, self.results.runs))
+        with self._progress() as progress:
+            bar = progress.add_task("", total=len(steps))
+            for step in steps:
+                titles = ", ".join(subject.system.title for subject in step.subjects)
+                progress.update(
+                    bar, description=f"{step.round + 1}: {step.workload}, {titles}"[:70]
+                )
+                self._take(step)
+                progress.advance(bar)
+                self._store(to)
+
+    def _progress(self) -> Progress:
+        return Progress(
+            TextColumn("{task.description:70}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+        )
+
+    def _take(self, step: PlannedWorkload) -> None:
+        take = WORKLOADS[step.workload].take
+        with ThreadPoolExecutor(len(step.subjects)) as threads:
+            asked = [(subject, threads.submit(take, subject)) for subject in step.subjects]
+        for subject, answer in asked:
+            error = answer.exception()
+            if error is None:
+                self.results.add(subject.system.name, answer.result())
+            else:
+                self._leave_out(f"{subject.system.title}, {step.workload}", _reason(error))
+
+    def _leave_out(self, name: str, reason: str) -> None:
+        self._console.print(f"left out {name}: {reason}", style="yellow", markup=False)
+        self.results.left_out.append(LeftOut(name, reason))
+
+    def _store(self, to: Path | None) -> None:
+        self.results.minutes = (time.monotonic() - self._began) / 60
+        if to:
+            write_results(to, self.results)
+
+
+def plan(subjects: Sequence[Subject], names: Sequence[str], runs: int) -> Iterator[PlannedWorkload]:
+    for number in range(runs):
+        for name in names:
+            workload = WORKLOADS[name]
+            if number < workload.most_rounds:
+                yield from _steps(number, name, workload, subjects)
+
+
+def _steps(
+    number: int, name: str, workload: PeerWorkload, subjects: Sequence[Subject]
+) -> Iterator[PlannedWorkload]:
+    able = [subject for subject in subjects if workload.applies(subject.system)]
+    turn = number % len(able) if able else 0
+    ordered = able[turn:] + able[:turn]
+    if workload.is_parallel and ordered:
+        yield PlannedWorkload(number, name, ordered)
+    else:
+        yield from (PlannedWorkload(number, name, [subject]) for subject in ordered)
+
+
+def _reason(error: BaseException) -> str:
+    notes = "; ".join(getattr(error, "__notes__", ()))
+    return f"{type(error).__name__}: {error} {notes}".strip()

@@ -1,0 +1,206 @@
+"""The stores: a private Redis server, a private PostgreSQL cluster, a SQLite file.
+
+Redis has no persistence. PostgreSQL has its default settings, fsync included. Each workload gets an
+empty store: a new server, a new file, or a new database in the cluster, which stays for the run.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from benchmarks.peers.environments import NotInstalled, install_package, require_command
+from benchmarks.peers.processes import ProcessTree
+
+_HOST: Final = "127.0.0.1"
+_PATIENCE_S: Final = 30.0
+#: PostgreSQL refuses to run as root.
+_UNPRIVILEGED: Final = "nobody"
+
+
+class Store(ABC):
+    """An empty store for one workload."""
+
+    #: For a system of this name, what its URL looks like.
+    url: str
+    server: ProcessTree | None = None
+
+    @abstractmethod
+    def stored_bytes(self) -> int: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def url_for(self, environment: str) -> str:
+        return self.url
+
+    def cpu_s(self) -> float:
+        return self.server.cpu_s() if self.server else 0.0
+
+
+class RedisStore(Store):
+    def __init__(self) -> None:
+        require_command("redis-server", "redis-server")
+        self._folder = Path(tempfile.mkdtemp(prefix="peers-redis-"))
+        self.port = free_port()
+        command = ["redis-server", "--bind", _HOST, "--port", str(self.port), "--save", ""]
+        command += ["--appendonly", "no", "--dir", str(self._folder)]
+        self.server = ProcessTree([command], {}, self._folder)
+        self.url = f"redis://{_HOST}:{self.port}/0"
+        _wait_until(lambda: self.tell("PING").startswith(b"+PONG"), "redis-server")
+
+    def tell(self, *words: str) -> bytes:
+        try:
+            with socket.create_connection((_HOST, self.port), timeout=5) as connection:
+                connection.sendall(" ".join(words).encode() + b"\r\n")
+                return connection.recv(65536)
+        except ConnectionRefusedError:
+            return b""
+
+    def stored_bytes(self) -> int:
+        memory = self.tell("INFO", "memory").decode()
+        return int(memory.split("used_memory:")[1].split()[0])
+
+    def close(self) -> None:
+        assert self.server
+        self.server.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class SQLiteStore(Store):
+    def __init__(self, durability: str = "full") -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="peers-sqlite-"))
+        self._durability = durability
+        self.url = str(self._folder / "queue.db")
+
+    def url_for(self, environment: str) -> str:
+        """Other systems take a file name."""
+        if environment != "windlass":
+            return self.url
+        return f"sqlite:///{self.url}?durability={self._durability}"
+
+    def stored_bytes(self) -> int:
+        connection = apsw.Connection(self.url)
+        used = int(connection.pragma("page_count")) - int(connection.pragma("freelist_count"))
+        size = used * int(connection.pragma("page_size"))
+        connection.close()
+        return size
+
+    def close(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class PostgresCluster:
+    """One server for all databases of a run."""
+
+    def __init__(self) -> None:
+        self.programs = _postgres_programs()
+        self.folder = Path(tempfile.mkdtemp(prefix="peers-postgres-"))
+        self._user = _UNPRIVILEGED if os.getuid() == 0 else None
+        if self._user:
+            shutil.chown(self.folder, self._user)
+        self.port = free_port()
+        self._initialize()
+        command = [str(self.programs / "postgres"), "-D", str(self.folder / "data")]
+        command += ["-p", str(self.port), "-k", str(self.folder)]
+        command += ["-c", f"listen_addresses={_HOST}"]
+        self.server = ProcessTree([command], {}, self.folder, user=self._user)
+        _wait_until(lambda: self.query("select 1", "postgres") == "1", "postgres")
+
+    def _initialize(self) -> None:
+        command = [str(self.programs / "initdb"), "-D", str(self.folder / "data")]
+        command += ["-U", "peers", "--auth", "trust"]
+        subprocess.run(command, user=self._user, check=True, capture_output=True, cwd=self.folder)
+
+    def url(self, database: str) -> str:
+        return f"postgresql://peers@{_HOST}:{self.port}/{database}"
+
+    def query(self, statement: str, database: str) -> str:
+        command = [str(self.programs / "psql"), "-XAtqc", statement, self.url(database)]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+    def close(self) -> None:
+        self.server.stop(signal.SIGINT)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class PostgresStore(Store):
+    def __init__(self) -> None:
+        self._cluster = postgres_cluster()
+        self.server = self._cluster.server
+        self._name = f"peers_{secrets.token_hex(4)}"
+        self._cluster.query(f"create database {self._name}", "postgres")
+        self.url = self._cluster.url(self._name)
+
+    def stored_bytes(self) -> int:
+        sizes = "select sum(pg_total_relation_size(oid)) from pg_class where relkind = 'r' "
+        sizes += "and relnamespace = 'public'::regnamespace"
+        return int(self._cluster.query(sizes, self._name))
+
+    def close(self) -> None:
+        self._cluster.query(f"drop database {self._name} with (force)", "postgres")
+
+
+@cache
+def postgres_cluster() -> PostgresCluster:
+    return PostgresCluster()
+
+
+def close_stores() -> None:
+    """End the server that stays for the whole run."""
+    if postgres_cluster.cache_info().currsize:
+        postgres_cluster().close()
+        postgres_cluster.cache_clear()
+
+
+STORES: Final[dict[str, Callable[[], Store]]] = {
+    "redis": RedisStore,
+    "sqlite": SQLiteStore,
+    "sqlite-normal": lambda: SQLiteStore("normal"),
+    "postgres": PostgresStore,
+}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _postgres_programs() -> Path:
+    found = _find_postgres()
+    if found is None:
+        install_package("postgresql", "PostgreSQL")
+        found = _find_postgres()
+    if found is None:
+        raise NotInstalled("there is no initdb of PostgreSQL on this machine")
+    return found
+
+
+def _find_postgres() -> Path | None:
+    """The folder of the programs; Debian does not have it on the path."""
+    on_path = shutil.which("initdb")
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True)
+    found = [Path(on_path)] if on_path else versions
+    return found[0].resolve().parent if found else None
+
+
+def _wait_until(is_ready: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not is_ready():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} did not start within {_PATIENCE_S:.0f} s")
+        time.sleep(0.02)

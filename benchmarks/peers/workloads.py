@@ -1,0 +1,239 @@
+"""The workloads: the same code for all systems, which differ in their adapters only.
+
+A workload gives numbers by the names of `measures`. A drain is timed from the moment when a tenth
+of its jobs has run, so that the start of the worker does not count.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from benchmarks.peers.deployment import PROGRESS, START_TIME, Deployment, deployed
+from benchmarks.peers.environments import Installation
+from benchmarks.peers.processes import ProcessTree
+from benchmarks.peers.systems import ASYNC, SYNC, System
+
+Taken = dict[str, float]
+KILLED_TASKS: Final = 20
+KILL_AFTER_S: Final = 0.5
+GAP_S: Final = (0.005, 0.03)
+
+
+class Sizes(msgspec.Struct, frozen=True):
+    """How much a workload does."""
+
+    single: int = 5_000
+    bulk: int = 50_000
+    concurrent: int = 10_000
+    drain_s: float = 3.0
+    pick_ups: int = 600
+    stored: int = 20_000
+    idle_s: float = 8.0
+    imports: int = 5
+    recovery_s: float = 90.0
+
+    def drain(self, system: System) -> int:
+        return max(500, int(system.pace * self.drain_s))
+
+
+QUICK: Final = Sizes(500, 5_000, 1_000, 0.4, 60, 5_000, 2.0, 2, 15.0)
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """A system that is measured, and where it was installed."""
+
+    system: System
+    installation: Installation
+    sizes: Sizes
+
+
+class PeerWorkload(msgspec.Struct, frozen=True):
+    take: Callable[[Subject], Taken]
+    applies: Callable[[System], bool] = lambda system: True
+    #: In how many rounds it is taken, where the figure hardly varies.
+    most_rounds: int = 1_000
+    #: All systems at once: the tasks sleep.
+    is_parallel: bool = False
+
+
+def enqueue(subject: Subject, method: str, measure: str, count: int) -> Taken:
+    with (
+        deployed(subject.system, subject.installation) as deployment,
+        deployment.producer() as producer,
+    ):
+        task = subject.system.task("noop")
+        producer.call(method, task, 100)
+        return {measure: count / producer.call(method, task, count)["seconds"]}
+
+
+def drain(subject: Subject, task: str, kind: str, processes: int) -> Taken:
+    system, count = subject.system, subject.sizes.drain(subject.system)
+    with deployed(system, subject.installation) as deployment:
+        deployment.fill(system.task(task, kind), count)
+        with deployment.workers(processes, kind) as workers:
+            name = kind if task == "noop" else task
+            return _timed_drain(deployment, workers, count, f"{name}-{processes}")
+
+
+def _timed_drain(deployment: Deployment, workers: ProcessTree, count: int, name: str) -> Taken:
+    began = deployment.await_marks(count // 10)
+    done_before, cpu_before = deployment.marks(), deployment.cpu_s(workers)
+    elapsed = deployment.await_marks(count) - began
+    done, cpu = count - done_before, deployment.cpu_s(workers) - cpu_before
+    return {f"drain-{name}": done / elapsed, f"cpu-{name}": cpu / done * 1e6}
+
+
+def pick_up(subject: Subject) -> Taken:
+    """From the call of enqueue to the first line of the task, with an idle worker."""
+    with deployed(subject.system, subject.installation) as deployment:
+        with deployment.producer() as producer, deployment.workers():
+            called = []
+            for number in range(subject.sizes.pick_ups + WARM_UP):
+                called.append(producer.call("single", "start_time")["at_ns"])
+                deployment.await_marks(number + 1, START_TIME)
+                time.sleep(random.uniform(*GAP_S))
+        started = map(int, deployment.read_marks())
+        delays = [(start - call) / 1e6 for call, start in zip(called, started, strict=True)]
+    cuts = statistics.quantiles(delays[WARM_UP:], n=100)
+    return {"pick-up-p50": statistics.median(delays[WARM_UP:]), "pick-up-p99": cuts[98]}
+
+
+WARM_UP: Final = 20
+
+
+def stored(subject: Subject) -> Taken:
+    count = subject.sizes.stored
+    with (
+        deployed(subject.system, subject.installation) as deployment,
+        deployment.producer() as producer,
+    ):
+        method = "bulk" if subject.system.has_bulk else "single"
+        producer.call(method, "three", 100)
+        before = deployment.store.stored_bytes()
+        producer.call(method, "three", count)
+        return {"stored": (deployment.store.stored_bytes() - before) / count}
+
+
+def idle(subject: Subject) -> Taken:
+    """A worker with one process that ran one job, and has none left."""
+    with deployed(subject.system, subject.installation) as deployment:
+        deployment.fill("start_time", 1)
+        with deployment.workers() as workers:
+            deployment.await_marks(1, START_TIME)
+            time.sleep(2)
+            before = workers.cpu_s()
+            time.sleep(subject.sizes.idle_s)
+            used = workers.cpu_s() - before
+            memory = workers.memory_bytes() / 1e6
+    return {"idle-cpu": used / subject.sizes.idle_s * 100, "idle-memory": memory}
+
+
+def import_time(subject: Subject) -> Taken:
+    command = subject.installation.fill(IMPORTS[subject.system.language](subject.system.imports))
+    return {"import": statistics.median(_seconds(command, subject)) * 1000}
+
+
+def _seconds(command: list[str], subject: Subject) -> Iterator[float]:
+    for _ in range(subject.sizes.imports):
+        variables = {**os.environ, **subject.installation.variables}
+        done = subprocess.run(command, capture_output=True, check=True, env=variables)
+        yield float(done.stdout)
+
+
+def _import_python(statement: str) -> list[str]:
+    code = f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"
+    return ["{python}", "-c", code]
+
+
+def _import_node(name: str) -> list[str]:
+    code = f"const t = process.hrtime.bigint(); require('{name}'); "
+    return ["node", "-e", code + "console.log(Number(process.hrtime.bigint() - t) / 1e9)"]
+
+
+def _import_ruby(name: str) -> list[str]:
+    clock = "Process.clock_gettime(Process::CLOCK_MONOTONIC)"
+    return ["ruby", "-e", f"t = {clock}; require '{name}'; puts {clock} - t"]
+
+
+IMPORTS: Final[dict[str, Callable[[str], list[str]]]] = {
+    "Python": _import_python,
+    "JavaScript": _import_node,
+    "Ruby": _import_ruby,
+}
+
+
+def recovery(subject: Subject) -> Taken:
+    """Kill a worker in the middle of its tasks, start another, and count what has not ended."""
+    with deployed(subject.system, subject.installation) as deployment:
+        deployment.fill("second", KILLED_TASKS)
+        with deployment.workers() as first:
+            deployment.await_marks(1, PROGRESS)
+            time.sleep(KILL_AFTER_S)
+            first.kill()
+        with deployment.workers():
+            return _await_ends(deployment, subject.sizes.recovery_s)
+
+
+def _await_ends(deployment: Deployment, timeout_s: float) -> Taken:
+    began = time.monotonic()
+    while (left := KILLED_TASKS - _ended(deployment)) and time.monotonic() - began < timeout_s:
+        time.sleep(0.1)
+    elapsed = time.monotonic() - began
+    return {"unfinished": left} if left else {"unfinished": 0, "recovery": elapsed}
+
+
+def _ended(deployment: Deployment) -> int:
+    return len({line for line in deployment.read_marks() if line.startswith("e")})
+
+
+def _has_kind(kind: str) -> Callable[[System], bool]:
+    return lambda system: kind in system.kinds
+
+
+def _drains() -> Iterator[tuple[str, PeerWorkload]]:
+    for processes in (1, 2):
+        for kind in (SYNC, ASYNC):
+            take = partial(drain, task="noop", kind=kind, processes=processes)
+            yield f"drain-{kind}-{processes}", PeerWorkload(take, _has_kind(kind))
+        take = partial(_drain_io, processes=processes)
+        yield f"drain-io-{processes}", PeerWorkload(take)
+
+
+def _drain_io(subject: Subject, processes: int) -> Taken:
+    """With coroutines, where a system has them: more tasks wait at the same time."""
+    kind = ASYNC if ASYNC in subject.system.kinds else SYNC
+    return drain(subject, "io", kind, processes)
+
+
+def _single(subject: Subject) -> Taken:
+    return enqueue(subject, "single", "enqueue", subject.sizes.single)
+
+
+def _bulk(subject: Subject) -> Taken:
+    return enqueue(subject, "bulk", "bulk", subject.sizes.bulk)
+
+
+def _concurrent(subject: Subject) -> Taken:
+    return enqueue(subject, "concurrent", "concurrent", subject.sizes.concurrent)
+
+
+WORKLOADS: Final[dict[str, PeerWorkload]] = {
+    "enqueue": PeerWorkload(_single),
+    "bulk": PeerWorkload(_bulk, lambda system: system.has_bulk),
+    "concurrent": PeerWorkload(_concurrent, lambda system: system.has_concurrent),
+    **dict(_drains()),
+    "pick-up": PeerWorkload(pick_up),
+    "stored": PeerWorkload(stored, most_rounds=3),
+    "idle": PeerWorkload(idle, most_rounds=3),
+    "import": PeerWorkload(import_time, most_rounds=3),
+    "recovery": PeerWorkload(recovery, most_rounds=3, is_parallel=True),
+}
