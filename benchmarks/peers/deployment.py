@@ -128,12 +128,16 @@ class Deployment:
         """How many lines tasks have written."""
         return self._marks.stat().st_size // length
 
-    def await_marks(self, count: int, length: int = RAN, timeout_s: float = 120) -> float:
+    def await_marks(
+        self, count: int, workers: ProcessTree, length: int = RAN, timeout_s: float = 120
+    ) -> float:
         """The monotonic time at which tasks had written `count` lines."""
         deadline = time.monotonic() + timeout_s
         while self.marks(length) < count:
-            if time.monotonic() > deadline:
-                state = f"{self.marks(length)} of {count} tasks ran within {timeout_s:.0f} s"
+            if time.monotonic() > deadline or not workers.is_running:
+                state = (
+                    f"{self.marks(length)} of {count} tasks ran, then the time or the worker ended"
+                )
                 raise PeerError(f"{state}; {self.log_end()}")
             time.sleep(LOOK_S)
         return time.monotonic()

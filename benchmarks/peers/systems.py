@@ -146,10 +146,7 @@ PEERS: Final = (
         environment="pgqueuer",
         store="postgres",
         producer=_python_producer("pgqueuer_"),
-        worker=(
-            *("{python}", "-m", "pgqueuer", "run", f"{_ADAPTERS}.pgqueuer_.tasks:main"),
-            *("--batch-size", "100", "--log-level", "WARNING"),
-        ),
+        worker=("{python}", "-m", f"{_ADAPTERS}.pgqueuer_.worker"),
         settings="batch 100, asyncpg, uvloop; bulk in chunks of 1,000; a pool of 20 connections "
         "for concurrent calls",
         kinds=(ASYNC,),

@@ -85,9 +85,9 @@ def drain(subject: Subject, task: str, kind: str, processes: int) -> Taken:
 
 
 def _timed_drain(deployment: Deployment, workers: ProcessTree, count: int, name: str) -> Taken:
-    began = deployment.await_marks(count // 10)
+    began = deployment.await_marks(count // 10, workers)
     done_before, cpu_before = deployment.marks(), deployment.cpu_s(workers)
-    elapsed = deployment.await_marks(count) - began
+    elapsed = deployment.await_marks(count, workers) - began
     done, cpu = count - done_before, deployment.cpu_s(workers) - cpu_before
     return {f"drain-{name}": done / elapsed, f"cpu-{name}": cpu / done * 1e6}
 
@@ -95,11 +95,11 @@ def _timed_drain(deployment: Deployment, workers: ProcessTree, count: int, name:
 def pick_up(subject: Subject) -> Taken:
     """From the call of enqueue to the first line of the task, with an idle worker."""
     with deployed(subject.system, subject.installation) as deployment:
-        with deployment.producer() as producer, deployment.workers():
+        with deployment.producer() as producer, deployment.workers() as workers:
             called = []
             for number in range(subject.sizes.pick_ups + WARM_UP):
                 called.append(producer.call("single", "start_time")["at_ns"])
-                deployment.await_marks(number + 1, START_TIME)
+                deployment.await_marks(number + 1, workers, START_TIME)
                 time.sleep(random.uniform(*GAP_S))
         started = map(int, deployment.read_marks())
         delays = [(start - call) / 1e6 for call, start in zip(called, started, strict=True)]
@@ -111,16 +111,24 @@ WARM_UP: Final = 20
 
 
 def stored(subject: Subject) -> Taken:
+    """Per queued job, with three short arguments, and with a text of 105 characters among them."""
+    return {
+        "stored": _stored_bytes(subject, "three"),
+        "stored-long": _stored_bytes(subject, "three_long"),
+    }
+
+
+def _stored_bytes(subject: Subject, task: str) -> float:
     count = subject.sizes.stored
+    method = "bulk" if subject.system.has_bulk else "single"
     with (
         deployed(subject.system, subject.installation) as deployment,
         deployment.producer() as producer,
     ):
-        method = "bulk" if subject.system.has_bulk else "single"
-        producer.call(method, "three", 100)
+        producer.call(method, task, 100)
         before = deployment.store.stored_bytes()
-        producer.call(method, "three", count)
-        return {"stored": (deployment.store.stored_bytes() - before) / count}
+        producer.call(method, task, count)
+        return (deployment.store.stored_bytes() - before) / count
 
 
 def idle(subject: Subject) -> Taken:
@@ -128,7 +136,7 @@ def idle(subject: Subject) -> Taken:
     with deployed(subject.system, subject.installation) as deployment:
         deployment.fill("start_time", 1)
         with deployment.workers() as workers:
-            deployment.await_marks(1, START_TIME)
+            deployment.await_marks(1, workers, START_TIME)
             time.sleep(2)
             before = workers.cpu_s()
             time.sleep(subject.sizes.idle_s)
@@ -176,7 +184,7 @@ def recovery(subject: Subject) -> Taken:
     with deployed(subject.system, subject.installation) as deployment:
         deployment.fill("second", KILLED_TASKS)
         with deployment.workers() as first:
-            deployment.await_marks(1, PROGRESS)
+            deployment.await_marks(1, first, PROGRESS)
             time.sleep(KILL_AFTER_S)
             first.kill()
         with deployment.workers():

@@ -24,6 +24,7 @@ from typing import Any, Final
 URL: Final = os.environ["PEER_URL"]
 #: Coroutines that enqueue at the same time.
 CALLERS: Final = 100
+TEXTS: Final = {"three": "ada@example.com", "three_long": "one line of a letter " * 5}
 _MARKS: Final = os.open(os.environ["PEER_MARKS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
 
 
@@ -45,10 +46,12 @@ def mark_end(number: int) -> None:
 
 
 def arguments(task: str, number: int) -> tuple[Any, ...]:
-    """The arguments of a call; those of `three` are what the stored bytes are measured with."""
+    """The arguments of a call; the stored bytes are measured with the three short or long ones."""
     if task == "start_time":
         return ()
-    return (number, "ada@example.com", 12.5) if task == "three" else (number,)
+    if task.startswith("three"):
+        return (number, TEXTS[task], 12.5)
+    return (number,)
 
 
 def serve(producer: object, runner: asyncio.Runner | None = None) -> None:

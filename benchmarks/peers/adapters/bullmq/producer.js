@@ -10,7 +10,9 @@ const queue = new Queue(QUEUE, { connection: connection() });
 
 const data = (task, number) => {
   if (task === "start_time") return {};
-  return task === "three" ? { number, address: "ada@example.com", amount: 12.5 } : { number };
+  if (task === "three") return { number, address: "ada@example.com", amount: 12.5 };
+  if (task === "three_long") return { number, text: "one line of a letter ".repeat(5), amount: 12.5 };
+  return { number };
 };
 
 const METHODS = {

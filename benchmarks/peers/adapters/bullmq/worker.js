@@ -14,6 +14,7 @@ const padded = (number, width) => String(number).padStart(width, "0");
 const TASKS = {
   noop_async: async () => mark(".\n"),
   three: async () => mark(".\n"),
+  three_long: async () => mark(".\n"),
   io_async: async () => {
     await sleep(1);
     mark(".\n");

@@ -31,6 +31,11 @@ def three(number: int, address: str, amount: float) -> None:
     protocol.mark()
 
 
+@dramatiq.actor(actor_name="three_long")
+def three_long(number: int, text: str, amount: float) -> None:
+    protocol.mark()
+
+
 @dramatiq.actor(actor_name="io")
 def io(number: int) -> None:
     time.sleep(0.001)

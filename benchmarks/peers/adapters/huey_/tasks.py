@@ -25,6 +25,11 @@ def three(number: int, address: str, amount: float) -> None:
     protocol.mark()
 
 
+@huey.task(name="three_long")
+def three_long(number: int, text: str, amount: float) -> None:
+    protocol.mark()
+
+
 @huey.task(name="io")
 def io(number: int) -> None:
     time.sleep(0.001)

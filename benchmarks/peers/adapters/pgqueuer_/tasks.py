@@ -24,6 +24,11 @@ async def three(job: Job) -> None:
     protocol.mark()
 
 
+async def three_long(job: Job) -> None:
+    _arguments(job)
+    protocol.mark()
+
+
 async def io_async(job: Job) -> None:
     _arguments(job)
     await asyncio.sleep(0.001)
@@ -48,6 +53,6 @@ def _arguments(job: Job) -> list[Any]:
 
 async def main() -> PgQueuer:
     queuer = PgQueuer(AsyncpgDriver(await asyncpg.connect(protocol.URL)))
-    for function in (noop_async, three, io_async, start_time, second):
+    for function in (noop_async, three, three_long, io_async, start_time, second):
         queuer.entrypoint(function.__name__)(function)
     return queuer

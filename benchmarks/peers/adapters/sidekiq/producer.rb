@@ -5,13 +5,15 @@ require_relative "tasks"
 
 CHUNK = 1000
 JOBS = {
-  "noop" => Noop, "three" => Three, "io" => Io, "start_time" => StartTime, "second" => Second
+  "noop" => Noop, "three" => Three, "three_long" => ThreeLong, "io" => Io,
+  "start_time" => StartTime, "second" => Second
 }.freeze
 
 def arguments(task, number)
   case task
   when "start_time" then []
   when "three" then [number, "ada@example.com", 12.5]
+  when "three_long" then [number, "one line of a letter " * 5, 12.5]
   else [number]
   end
 end

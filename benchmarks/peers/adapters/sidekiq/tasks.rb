@@ -20,6 +20,11 @@ class Three
   def perform(number, address, amount) = MARKS.syswrite(".\n")
 end
 
+class ThreeLong
+  include Sidekiq::Job
+  def perform(number, text, amount) = MARKS.syswrite(".\n")
+end
+
 class Io
   include Sidekiq::Job
 

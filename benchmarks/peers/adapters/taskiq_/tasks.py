@@ -28,6 +28,11 @@ async def three(number: int, address: str, amount: float) -> None:
     protocol.mark()
 
 
+@broker.task(task_name="three_long")
+async def three_long(number: int, text: str, amount: float) -> None:
+    protocol.mark()
+
+
 @broker.task(task_name="io")
 def io(number: int) -> None:
     time.sleep(0.001)
