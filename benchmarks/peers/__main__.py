@@ -21,8 +21,9 @@ from benchmarks.peers.reference import earlier, is_suspect
 from benchmarks.peers.results import PeerResults
 from benchmarks.peers.session import Session
 from benchmarks.peers.stores import close_stores
+from benchmarks.peers.subjects import QUICK, Sizes
 from benchmarks.peers.systems import SYSTEMS
-from benchmarks.peers.workloads import QUICK, WORKLOADS, Sizes
+from benchmarks.peers.workloads import WORKLOADS
 from benchmarks.stage import compile_sources
 
 

@@ -20,8 +20,9 @@ from benchmarks.peers.environments import NotInstalled, installed
 from benchmarks.peers.machine import machine
 from benchmarks.peers.results import LeftOut, Measured, PeerResults, write_results
 from benchmarks.peers.stores import postgres_cluster
+from benchmarks.peers.subjects import PeerWorkload, Sizes, Subject
 from benchmarks.peers.systems import System
-from benchmarks.peers.workloads import WORKLOADS, PeerWorkload, Sizes, Subject
+from benchmarks.peers.workloads import WORKLOADS
 
 
 class PlannedWorkload(NamedTuple):

@@ -15,54 +15,18 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-import msgspec
-
 from benchmarks.peers.deployment import PROGRESS, START_TIME, Deployment, deployed
-from benchmarks.peers.environments import Installation
+from benchmarks.peers.limits import limit
 from benchmarks.peers.processes import ProcessTree
+from benchmarks.peers.subjects import PeerWorkload, Subject, Taken
 from benchmarks.peers.systems import ASYNC, SYNC, System
 
-Taken = dict[str, float]
 KILLED_TASKS: Final = 20
 KILL_AFTER_S: Final = 0.5
+#: Between two jobs, at random: pollers must not fall into step.
 GAP_S: Final = (0.005, 0.03)
-
-
-class Sizes(msgspec.Struct, frozen=True):
-    """How much a workload does."""
-
-    single: int = 5_000
-    bulk: int = 50_000
-    concurrent: int = 10_000
-    drain_s: float = 3.0
-    pick_ups: int = 600
-    stored: int = 20_000
-    idle_s: float = 8.0
-    imports: int = 5
-    recovery_s: float = 90.0
-
-    def drain(self, system: System) -> int:
-        return max(500, int(system.pace * self.drain_s))
-
-
-QUICK: Final = Sizes(500, 5_000, 1_000, 0.4, 60, 5_000, 2.0, 2, 15.0)
-
-
-class Subject(msgspec.Struct, frozen=True):
-    """A system that is measured, and where it was installed."""
-
-    system: System
-    installation: Installation
-    sizes: Sizes
-
-
-class PeerWorkload(msgspec.Struct, frozen=True):
-    take: Callable[[Subject], Taken]
-    applies: Callable[[System], bool] = lambda system: True
-    #: In how many rounds it is taken, where the figure hardly varies.
-    most_rounds: int = 1_000
-    #: All systems at once: the tasks sleep.
-    is_parallel: bool = False
+#: Jobs before those that count.
+WARM_UP: Final = 20
 
 
 def enqueue(subject: Subject, method: str, measure: str, count: int) -> Taken:
@@ -105,9 +69,6 @@ def pick_up(subject: Subject) -> Taken:
         delays = [(start - call) / 1e6 for call, start in zip(called, started, strict=True)]
     cuts = statistics.quantiles(delays[WARM_UP:], n=100)
     return {"pick-up-p50": statistics.median(delays[WARM_UP:]), "pick-up-p99": cuts[98]}
-
-
-WARM_UP: Final = 20
 
 
 def stored(subject: Subject) -> Taken:
@@ -237,6 +198,7 @@ def _concurrent(subject: Subject) -> Taken:
 WORKLOADS: Final[dict[str, PeerWorkload]] = {
     "enqueue": PeerWorkload(_single),
     "bulk": PeerWorkload(_bulk, lambda system: system.has_bulk),
+    "limit": PeerWorkload(limit, lambda system: system.is_ours),
     "concurrent": PeerWorkload(_concurrent, lambda system: system.has_concurrent),
     **dict(_drains()),
     "pick-up": PeerWorkload(pick_up),
