@@ -15,10 +15,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.page import shown
+from benchmarks.peers.environments import ROOT
 from benchmarks.peers.measures import MEASURES
+from benchmarks.peers.page import write_all
 from benchmarks.peers.processes import kill_all
 from benchmarks.peers.reference import earlier, is_suspect
-from benchmarks.peers.results import PeerResults
+from benchmarks.peers.results import PeerResults, read_results
 from benchmarks.peers.session import Session
 from benchmarks.peers.stores import close_stores
 from benchmarks.peers.subjects import QUICK, Sizes
@@ -29,8 +31,11 @@ from benchmarks.stage import compile_sources
 
 def main() -> None:
     arguments = _arguments()
-    results = measure(arguments)
-    print_table(results)
+    if arguments.page:
+        for file in write_all(read_results(arguments.page)):
+            print(f"wrote {file.relative_to(ROOT)}")
+    else:
+        print_table(measure(arguments))
 
 
 def measure(arguments: argparse.Namespace) -> PeerResults:
@@ -62,6 +67,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=5, help="rounds; the median is shown")
     parser.add_argument("--quick", action="store_true", help="small sizes, to try it out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all values to a file")
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE", help="measure nothing; write the page from a file"
+    )
     return parser.parse_args()
 
 

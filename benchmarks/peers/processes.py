@@ -28,7 +28,7 @@ class ProcessTree:
         variables: dict[str, str],
         folder: Path,
         log: IO[bytes] | int = subprocess.DEVNULL,
-        user: str | None = None,
+        user: int | None = None,
     ) -> None:
         self._roots: list[subprocess.Popen[bytes]] = []
         _LIVING.add(self)

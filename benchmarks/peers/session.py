@@ -7,20 +7,30 @@ in the load of a shared machine reaches all systems.
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from benchmarks.peers.environments import NotInstalled, installed
 from benchmarks.peers.machine import machine
+from benchmarks.peers.processes import kill_all
 from benchmarks.peers.results import LeftOut, Measured, PeerResults, write_results
 from benchmarks.peers.stores import postgres_cluster
-from benchmarks.peers.subjects import PeerWorkload, Sizes, Subject
+from benchmarks.peers.subjects import PeerWorkload, Sizes, Subject, Taken
 from benchmarks.peers.systems import System
 from benchmarks.peers.workloads import WORKLOADS
 
@@ -73,13 +83,17 @@ class Session:
         with self._progress() as progress:
             bar = progress.add_task("", total=len(steps))
             for step in steps:
-                titles = ", ".join(subject.system.title for subject in step.subjects)
-                progress.update(
-                    bar, description=f"{step.round + 1}: {step.workload}, {titles}"[:70]
-                )
+                self._announce(progress, bar, step)
                 self._take(step)
                 progress.advance(bar)
                 self._store(to)
+
+    def _announce(self, progress: Progress, bar: TaskID, step: PlannedWorkload) -> None:
+        titles = ", ".join(subject.system.title for subject in step.subjects)
+        text = f"round {step.round + 1}: {step.workload}, {titles}"[:70]
+        progress.update(bar, description=text)
+        if not self._console.is_terminal:
+            self._console.print(text, markup=False)
 
     def _progress(self) -> Progress:
         return Progress(
@@ -91,15 +105,27 @@ class Session:
         )
 
     def _take(self, step: PlannedWorkload) -> None:
+        """An interrupt ends the processes first, so that no thread waits for them."""
         take = WORKLOADS[step.workload].take
+        if len(step.subjects) == 1:
+            self._add(step, step.subjects[0], partial(take, step.subjects[0]))
+            return
         with ThreadPoolExecutor(len(step.subjects)) as threads:
             asked = [(subject, threads.submit(take, subject)) for subject in step.subjects]
+            try:
+                wait([answer for _, answer in asked])
+            except BaseException:
+                kill_all()
+                raise
         for subject, answer in asked:
-            error = answer.exception()
-            if error is None:
-                self.results.add(subject.system.name, answer.result())
-            else:
-                self._leave_out(f"{subject.system.title}, {step.workload}", _reason(error))
+            self._add(step, subject, answer.result)
+
+    def _add(self, step: PlannedWorkload, subject: Subject, take: Callable[[], Taken]) -> None:
+        """A workload that fails leaves a gap, and the run continues."""
+        try:
+            self.results.add(subject.system.name, take())
+        except Exception as error:  # noqa: BLE001 - whatever failed is on the page
+            self._leave_out(f"{subject.system.title}, {step.workload}", _reason(error))
 
     def _leave_out(self, name: str, reason: str) -> None:
         self._console.print(f"left out {name}: {reason}", style="yellow", markup=False)
@@ -132,5 +158,7 @@ def _steps(
 
 
 def _reason(error: BaseException) -> str:
+    """What failed, without the folders of this machine."""
     notes = "; ".join(getattr(error, "__notes__", ()))
-    return f"{type(error).__name__}: {error} {notes}".strip()
+    text = f"{type(error).__name__}: {error} {notes}".strip()
+    return re.sub(r"(/[\w.+-]+)+/", "", text)

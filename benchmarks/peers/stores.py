@@ -27,8 +27,8 @@ from benchmarks.peers.processes import ProcessTree
 
 _HOST: Final = "127.0.0.1"
 _PATIENCE_S: Final = 30.0
-#: PostgreSQL refuses to run as root.
-_UNPRIVILEGED: Final = "nobody"
+#: PostgreSQL refuses to run as root. Linux has this user for programs without rights.
+_UNPRIVILEGED: Final = 65534
 
 
 class Store(ABC):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from benchmarks.peers.deployment import PROGRESS, START_TIME, Deployment, deployed
+from benchmarks.peers.deployment import PROGRESS, START_TIME, Deployment, PeerError, deployed
 from benchmarks.peers.limits import limit
 from benchmarks.peers.processes import ProcessTree
 from benchmarks.peers.subjects import PeerWorkload, Subject, Taken
@@ -148,13 +148,15 @@ def recovery(subject: Subject) -> Taken:
             deployment.await_marks(1, first, PROGRESS)
             time.sleep(KILL_AFTER_S)
             first.kill()
-        with deployment.workers():
-            return _await_ends(deployment, subject.sizes.recovery_s)
+        with deployment.workers() as second:
+            return _await_ends(deployment, second, subject.sizes.recovery_s)
 
 
-def _await_ends(deployment: Deployment, timeout_s: float) -> Taken:
+def _await_ends(deployment: Deployment, workers: ProcessTree, timeout_s: float) -> Taken:
     began = time.monotonic()
     while (left := KILLED_TASKS - _ended(deployment)) and time.monotonic() - began < timeout_s:
+        if not workers.is_running:
+            raise PeerError(f"the second worker ended; {deployment.log_end()}")
         time.sleep(0.1)
     elapsed = time.monotonic() - began
     return {"unfinished": left} if left else {"unfinished": 0, "recovery": elapsed}
