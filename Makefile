@@ -91,7 +91,7 @@ bench: $(TESTING) redis-server ## Measure throughput, latency and idle cost on t
 	$(BIN)/python -m benchmarks --runs 3 --json bench.json
 
 # Installs the other systems below build/peers. The page is written from the stored values.
-bench-peers: $(TESTING) redis-server ## Measure windlass next to other task queues (about an hour)
+bench-peers: $(TESTING) redis-server ## Measure windlass next to other task queues (about 90 minutes)
 	$(BIN)/python -m benchmarks.peers --json build/peers.json
 
 ##@ Clean up

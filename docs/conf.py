@@ -85,7 +85,7 @@ SECTIONS: Final = {
         "guides/*",
         "recipes",
     ],
-    "Operations": ["operations", "versions"],
+    "Operations": ["operations", "benchmarks/README", "versions"],
     "Reference": ["reference/python", "reference/*"],
     "Inside": ["internals/life-of-a-job", "internals/sqlite", "internals/*", "decisions/README"],
 }

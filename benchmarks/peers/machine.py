@@ -54,7 +54,8 @@ def _processor() -> str:
 
 def _system() -> str:
     found = re.search(r'^PRETTY_NAME="?([^"\n]+)', _read("/etc/os-release"), re.MULTILINE)
-    return f"{found[1] if found else platform.system()}, kernel {platform.release()}"
+    kernel = platform.release().split("-")[0]
+    return f"{found[1] if found else platform.system()}, kernel {kernel}"
 
 
 def _read(path: str) -> str:

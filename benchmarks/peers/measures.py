@@ -50,7 +50,7 @@ MEASURES: Final[dict[str, PeerMeasure]] = {
     "idle-cpu": PeerMeasure("idle worker, CPU", "% of a core"),
     "idle-memory": PeerMeasure("idle worker, memory (PSS)", "MB"),
     "import": PeerMeasure("import of the library", "ms"),
-    "unfinished": PeerMeasure("unfinished 90 s after kill -9, of 20", "jobs"),
+    "unfinished": PeerMeasure("unfinished after kill -9, of 20", "jobs"),
     "recovery": PeerMeasure("kill -9 until all jobs ended", "s"),
     "limit-enqueue": _rate("bare loop, one by one"),
     "limit-bulk": _rate("bare loop, in bulk"),

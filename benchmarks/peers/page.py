@@ -50,7 +50,7 @@ SECTIONS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "kill -9": (
         ("unfinished", "recovery"),
         "A worker with 20 tasks of one second is killed with all of its processes after half a "
-        "second, and another one starts. Recovery is the time until all tasks have ended.",
+        "second, and another one starts, which has {recovery_s:.0f} s.",
     ),
 }
 #: A file, its title, its note, and the measures whose best one is drawn.
@@ -194,7 +194,7 @@ def _sections(results: PeerResults) -> Iterator[str]:
         present = [measure for measure in measures if _is_measured(results, measure)]
         if present:
             yield f"## {heading}\n"
-            yield f"{sentence}\n"
+            yield f"{sentence.format(recovery_s=results.recovery_s)}\n"
             for name in _CHARTS_OF.get(heading, ()):
                 if _bars(results, CHARTS[name][2]):
                     yield f"![{CHARTS[name][0]}]({name}.svg)\n"

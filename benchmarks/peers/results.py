@@ -52,6 +52,7 @@ class PeerResults(msgspec.Struct):
     runs: int
     is_quick: bool
     minutes: float
+    recovery_s: float  # how long a second worker had after a kill
     systems: list[Measured]
     series: list[Series]
     left_out: list[LeftOut]

@@ -48,7 +48,7 @@ class Session:
         self._console = Console(stderr=True)
         self._sizes = sizes
         self._began = time.monotonic()
-        self.results = PeerResults(machine(), runs, is_quick, 0.0, [], [], [])
+        self.results = PeerResults(machine(), runs, is_quick, 0.0, sizes.recovery_s, [], [], [])
 
     def install(self, systems: Iterable[System]) -> list[Subject]:
         subjects = []

@@ -32,6 +32,7 @@ def sample() -> PeerResults:
         runs=3,
         is_quick=False,
         minutes=12.0,
+        recovery_s=90.0,
         systems=[measured("windlass-redis", is_ours=True), measured("bullmq"), measured("sidekiq")],
         series=[Series(*key, list(values)) for key, values in VALUES.items()],
         left_out=[LeftOut("Celery prefork", "`pip` failed: no network")],

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
+from benchmarks.page import README
 from benchmarks.peers.charts import Bar, draw
 from benchmarks.peers.measures import MEASURES
-from benchmarks.peers.page import CHARTS, SECTIONS, chart, page
-from benchmarks.peers.summary import summary
+from benchmarks.peers.page import CHARTS, FOLDER, PAGE, RESULTS, SECTIONS, chart, page
+from benchmarks.peers.results import read_results
+from benchmarks.peers.summary import BEGIN, END, summary
 from tests.benchmarks.sample import sample
 
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -80,3 +82,12 @@ def test_sections_and_charts_name_measures() -> None:
     named = {name for names, _ in SECTIONS.values() for name in names}
     named |= {name for _, _, names in CHARTS.values() for name in names}
     assert named <= set(MEASURES)
+
+
+def test_the_published_page_is_that_of_the_stored_results() -> None:
+    results = read_results(RESULTS)
+    assert PAGE.read_text(encoding="utf-8") == page(results)
+    for name in CHARTS:
+        assert FOLDER.joinpath(f"{name}.svg").read_text(encoding="utf-8") == chart(results, name)
+    shown = README.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0]
+    assert results.is_quick or shown == summary(results)
