@@ -93,6 +93,7 @@ bench: $(TESTING) redis-server ## Measure throughput, latency and idle cost on t
 # Installs the other systems below build/peers. The page is written from the stored values.
 bench-peers: $(TESTING) redis-server ## Measure windlass next to other task queues (about 90 minutes)
 	$(BIN)/python -m benchmarks.peers --json build/peers.json
+	@echo "To write the page: $(BIN)/python -m benchmarks.peers --page build/peers.json"
 
 ##@ Clean up
 

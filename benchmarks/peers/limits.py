@@ -137,4 +137,4 @@ def check_jobs(app: Windlass, state: State, count: int) -> None:
 
 
 def jobs_in(app: Windlass, state: State) -> int:
-    return sum(counts.get(state, 0) for counts in app.engine.stats().queues.values())
+    return app.stats().jobs.get(state, 0)

@@ -25,25 +25,19 @@ class Statement(NamedTuple):
 
 
 RECORDED: Final[list[Statement]] = []
+_opened: Final[list[apsw.Connection]] = []
 
 
 def record(connection: apsw.Connection) -> None:
     """Trace a new connection."""
-    number = _numbers()
+    number = len(_opened)
+    _opened.append(connection)
 
     def trace(_cursor: apsw.Cursor, sql: str, values: Any) -> bool:
         RECORDED.append(Statement(number, sql, values))
         return True
 
     connection.exec_trace = trace
-
-
-_opened: list[int] = []
-
-
-def _numbers() -> int:
-    _opened.append(len(_opened))
-    return _opened[-1]
 
 
 def main(durability: str, single: int, bulk: int) -> None:
@@ -91,8 +85,7 @@ def replay(cursors: dict[int, apsw.Connection], statements: Sequence[Statement])
 
 def _check(url: str, count: int) -> None:
     with Windlass(url) as app:
-        queues = app.engine.stats().queues.values()
-        found = sum(counts.get(State.READY, 0) for counts in queues)
+        found = app.stats().jobs.get(State.READY, 0)
     if found != count:
         raise RuntimeError(f"the bare loop left {found} jobs ready, expected {count}")
 

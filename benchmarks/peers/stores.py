@@ -34,7 +34,6 @@ _UNPRIVILEGED: Final = 65534
 class Store(ABC):
     """An empty store for one workload."""
 
-    #: For a system of this name, what its URL looks like.
     url: str
     server: ProcessTree | None = None
 
@@ -45,6 +44,7 @@ class Store(ABC):
     def close(self) -> None: ...
 
     def url_for(self, environment: str) -> str:
+        """The URL in the form that a system takes."""
         return self.url
 
     def cpu_s(self) -> float:

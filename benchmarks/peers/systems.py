@@ -23,7 +23,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     producer: tuple[str, ...]
     worker: tuple[str, ...]
     settings: str
-    #: Which tasks it runs; the first kind is the one for start times, I/O and kills.
+    #: Which tasks it runs: functions, coroutines or both. It enqueues those of the first kind.
     kinds: tuple[str, ...] = (SYNC,)
     slots: dict[str, int] = {}
     has_bulk: bool = False
