@@ -10,6 +10,7 @@ import argparse
 import signal
 import sys
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -27,6 +28,9 @@ from benchmarks.peers.subjects import QUICK, Sizes
 from benchmarks.peers.systems import SYSTEMS
 from benchmarks.peers.workloads import WORKLOADS
 from benchmarks.stage import compile_sources
+
+#: Of the table in a file or a pipe.
+WIDTH: Final = 120
 
 
 def main() -> None:
@@ -87,7 +91,7 @@ def print_table(results: PeerResults) -> None:
             unit,
             _flag(series.system, series.measure, series.median),
         )
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
 
 
 def _flag(system: str, measure: str, value: float) -> str:
