@@ -141,8 +141,10 @@ class AdminVerbs(Protocol):
         tasks."""
 
     def tend(self, known: Sequence[str] | None = None) -> Tended:
-        """Do one bounded batch of maintenance: reap expired sessions, and purge records past their
-        retention. A record that holds a unique key for a period is kept for the whole period.
+        """Do one bounded batch of maintenance: reap expired sessions, purge records past their
+        retention, and make jobs ready that are held as paused although their task is not paused,
+        because the caller of `resume_task` has died between its steps. A record that holds a unique
+        key for a period is kept for the whole period.
 
         With `known`, a dead job is purged only if `known` names it. Other dead jobs past their
         retention are returned as `doomed`, with at most `SWEEP_BYTES` of payloads and histories, or

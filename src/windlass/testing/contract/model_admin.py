@@ -191,8 +191,20 @@ class AdminModel(SessionModel):
             if until_ms <= self.now_ms and not self._held(session):
                 del self.gone[session]
                 self.last_nonces.pop(session, None)
-        is_full = BITE in {reaped, purged + len(doomed), len(expired)}
+        resumed = self._resume_rest()
+        is_full = BITE in {reaped, purged + len(doomed), len(expired), resumed}
         return Tended(reaped=reaped, purged=purged, doomed=doomed, more=is_full or is_cut_short)
+
+    def _resume_rest(self) -> int:
+        """Make jobs ready that are held as paused although their task is not; return how many."""
+        left = [
+            job
+            for job in self.jobs.values()
+            if job.record.hold is Hold.PAUSED and not self._is_paused(job.record.task)
+        ]
+        for job in left[:BITE]:
+            job.record = replace(job.record, hold=Hold.NONE, due_ms=None)
+        return len(left[:BITE])
 
     def _purge(self, known: Sequence[str] | None) -> tuple[int, tuple[str, ...], bool]:
         """Purge; return the number of removed jobs, the doomed ids, and if a limit was hit."""

@@ -2,14 +2,18 @@
 
 import pytest
 
-from windlass.core.states import Hold, State
+from windlass.core.states import Hold, Reason, State
+from windlass.core.unique import OnConflict
 from windlass.engine.contract import (
     BITE,
     Batch,
     Capability,
     ChangeCode,
     JobChange,
+    PutCode,
     QueueChange,
+    Released,
+    UniqueKey,
     Unroutable,
 )
 from windlass.testing.contract.world import OUTCOMES, World, ids_of
@@ -131,4 +135,146 @@ def test_an_unroutable_job_of_a_paused_task_is_held_as_paused(world: World) -> N
     world.advance(1_000)
     assert not world.claim().claims
     assert world.get(id).hold is Hold.PAUSED
+    assert world.engine.check() == []
+
+
+@pytest.mark.parametrize("kind", ["retried", "snoozed", "released", "unroutable"])
+def test_a_job_that_comes_back_to_a_paused_task_is_held(world: World, kind: str) -> None:
+    id = world.put(task="paused")
+    claim = world.take()
+    world.engine.pause_task("paused")
+    world.finish(OUTCOMES[kind](id, claim.token))
+    world.advance(1_000)
+    assert not world.claim().claims
+    assert world.get(id).hold is Hold.PAUSED
+    assert world.engine.check() == []
+    assert resume(world) == 1
+    assert ids_of(world.claim()) == [id]
+    assert world.engine.check() == []
+
+
+def test_a_lost_job_of_a_paused_task_is_held(world: World) -> None:
+    id = world.put(task="paused")
+    world.claim("lost")
+    world.engine.pause_task("paused")
+    world.let_expire("lost")
+    assert not world.claim("other").claims
+    assert (world.get(id).hold, world.get(id).counters.losses) == (Hold.PAUSED, 1)
+    assert world.engine.check() == []
+    assert resume(world) == 1
+    assert ids_of(world.claim("other")) == [id]
+
+
+def test_a_job_that_must_run_alone_is_held_and_comes_back(world: World) -> None:
+    id = world.put(task="paused")
+    world.finish(Released(id=id, token=world.take().token, started=False, alone=True))
+    world.engine.pause_task("paused")
+    assert not world.claim(suspects=True).claims
+    assert world.get(id).hold is Hold.PAUSED
+    assert world.engine.check() == []
+    assert resume(world) == 1
+    assert ids_of(world.claim(suspects=True)) == [id]
+    assert world.engine.check() == []
+
+
+def test_a_held_job_expires_when_its_task_is_resumed(world: World) -> None:
+    id = world.put(task="paused", expires_in_ms=1_000)
+    world.engine.pause_task("paused")
+    assert not world.claim().claims
+    world.advance(1_000)
+    assert not world.claim().claims
+    assert world.get(id).state is State.READY
+    assert resume(world) == 1
+    assert not world.claim().claims
+    assert (world.get(id).state, world.get(id).reason) == (State.CANCELLED, Reason.EXPIRED)
+    assert world.engine.check() == []
+
+
+@pytest.mark.needs(Capability.STRICT_ORDER)
+def test_priority_and_age_count_after_a_resume(world: World) -> None:
+    world.engine.change_queue("queue", QueueChange(ageing_ms=1_000))
+    low = world.put(task="paused")
+    world.engine.pause_task("paused")
+    high = world.put(task="paused", priority=3)
+    assert not world.claim().claims
+    world.advance(10_000)
+    late = world.put(priority=5)
+    assert resume(world) == 2
+    assert ids_of(world.claim()) == [high, low, late]
+    assert world.engine.check() == []
+
+
+def test_a_held_job_keeps_its_keys(world: World) -> None:
+    unique = UniqueKey(key="key", on_conflict=OnConflict.REPLACE)
+    id = world.put(task="paused", unique=unique, idempotency_key="once")
+    world.engine.pause_task("paused")
+    assert not world.claim().claims
+    again = world.new(task="paused", unique=unique, payload=b"new")
+    [placed] = world.engine.put([again])
+    assert (placed.id, placed.code) == (id, PutCode.REPLACED)
+    assert world.engine.check() == []
+    assert not world.claim().claims
+    assert world.get(id).hold is Hold.PAUSED
+    assert resume(world) == 1
+    assert [claim.payload for claim in world.claim().claims] == [b"new"]
+    assert world.engine.check() == []
+
+
+def test_a_held_job_is_edited_and_stays_held(world: World) -> None:
+    first, second = world.put_many(2, task="paused", payload=b"old")
+    world.engine.pause_task("paused")
+    assert not world.claim().claims
+    changes = [JobChange(id=first, payload=b"new"), JobChange(id=second, queue="other")]
+    assert world.engine.change_jobs(changes) == [ChangeCode.DONE] * 2
+    assert {world.get(id).hold for id in (first, second)} == {Hold.PAUSED}
+    assert world.engine.check() == []
+    assert resume(world) == 2
+    assert {claim.payload for claim in world.claim(queues=("queue",)).claims} == {b"new"}
+    assert ids_of(world.claim(queues=("other",))) == [second]
+    assert world.engine.check() == []
+
+
+@pytest.mark.needs(Capability.DURABLE)
+def test_a_pause_survives_the_end_of_the_process(world: World) -> None:
+    held, later = world.put(task="paused"), world.put(task="paused", run_in_ms=1_000)
+    world.engine.pause_task("paused")
+    assert not world.claim().claims
+    world.reopen()
+    world.advance(1_000)
+    assert world.engine.paused_tasks() == ["paused"]
+    assert not world.claim().claims
+    assert {world.get(id).hold for id in (held, later)} == {Hold.PAUSED}
+    assert resume(world) == 2
+    assert set(ids_of(world.claim())) == {held, later}
+
+
+def test_maintenance_brings_back_what_a_resume_left(world: World) -> None:
+    """The caller of a resume may die between its steps, and no worker may claim."""
+    ids = world.put_many(BITE + 5, task="paused")
+    kept = world.put(task="still")
+    for task in ("paused", "still"):
+        world.engine.pause_task(task)
+    while world.claim().next_in_ms == 0:
+        pass
+    assert world.engine.resume_task("paused") >= BITE
+    while world.engine.tend().more:
+        pass
+    assert {record.hold for record in world.engine.get(ids) if record} == {Hold.NONE}
+    assert world.get(kept).hold is Hold.PAUSED
+    assert world.engine.check() == []
+
+
+def test_maintenance_looks_beyond_jobs_that_are_held_otherwise(world: World) -> None:
+    strays = world.put_many(BITE + 5, task="away")
+    claims = world.claim(limit=BITE + 5).claims
+    world.engine.finish([Unroutable(id=claim.id, token=claim.token) for claim in claims])
+    ids = world.put_many(BITE + 5, task="paused")
+    world.engine.pause_task("paused")
+    while world.claim().next_in_ms == 0:
+        pass
+    world.engine.resume_task("paused")
+    for _ in range(3):
+        world.engine.tend()
+    assert {record.hold for record in world.engine.get(ids) if record} == {Hold.NONE}
+    assert {record.hold for record in world.engine.get(strays) if record} == {Hold.UNROUTABLE}
     assert world.engine.check() == []

@@ -1,5 +1,5 @@
--- Run one bounded batch of maintenance: take back the jobs of expired sessions, then remove records past
--- their retention.
+-- Run one bounded batch of maintenance: take back the jobs of expired sessions, remove records past their
+-- retention, and make jobs ready that are held as paused although their task is not paused.
 -- KEYS: watch_until
 -- ARGV: 1-3 clock, 4 "1" to remove a dead job only if it is named, 5 the byte limit of the unnamed
 --       dead jobs to return, then the named ids
@@ -104,6 +104,43 @@ local function list_missing_lines()
   end
 end
 
+-- Make jobs ready that an interrupted resume left behind. A call examines up to BITE held jobs, and continues
+-- where the last one stopped; jobs of paused tasks are skipped by one seek for each task.
+local function resume_rest()
+  local after, seen, resumed = call('HGET', key.meta, 'held_seen') or '', 0, 0
+  while seen < BITE do
+    local first = call('ZRANGEBYLEX', key.parked, '(' .. after, '+', 'LIMIT', 0, 1)[1]
+    if not first then
+      break
+    end
+    local task = string.match(first, '^[^%z]*')
+    after = task .. '\1'
+    if not is_task_paused(task) then
+      local members = call('ZRANGEBYLEX', key.parked, '[' .. first, '(' .. after, 'LIMIT', 0, BITE - seen)
+      local ids = {}
+      for number, member in ipairs(members) do
+        ids[number] = sub(member, #task + 9)
+      end
+      fetch(ids)
+      for number, id in ipairs(ids) do
+        local record = load(id)
+        if record and record[HOLD] == 'paused' and members[number] == member_of('parked', id, record) then
+          offer_again(id, record)
+          resumed = resumed + 1
+        end
+      end
+      seen = seen + #members
+      after = seen == BITE and members[#members] or after
+    end
+  end
+  if seen == BITE then
+    call('HSET', key.meta, 'held_seen', after)
+  else
+    call('HDEL', key.meta, 'held_seen')
+  end
+  return seen == BITE and resumed > 0
+end
+
 notice()
 local reaped, more = reap()
 -- Dead jobs come last: they may have to stay, and must not keep the purge from the others.
@@ -132,6 +169,8 @@ for _, session in ipairs(sessions) do
   forget(session)
 end
 list_missing_lines()
+local has_more_held = resume_rest()
 settle()
-local is_full = is_cut_short or visited == BITE or #fields == BITE or #sessions == BITE or #unwatched == BITE
+local is_full = is_cut_short or has_more_held or visited == BITE or #fields == BITE or #sessions == BITE
+  or #unwatched == BITE
 return { reaped, purged, (more or is_full) and 1 or 0, doomed }

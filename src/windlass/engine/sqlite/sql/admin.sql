@@ -52,6 +52,10 @@ SELECT row, id, queue, state, finished_ms, result IS NOT NULL, unique_key, perio
            + (SELECT coalesce(sum(length(error)), 0) FROM failures WHERE job = jobs.row)
 FROM jobs WHERE state = ? AND keep_until_ms <= ? ORDER BY keep_until_ms LIMIT ?
 
+-- name: next_held_task
+-- The next task, by name, with jobs that were held because it was paused.
+SELECT task FROM jobs INDEXED BY jobs_paused WHERE hold = 'paused' AND task > ? ORDER BY task LIMIT 1
+
 -- name: load_paused
 -- Jobs of one task that were held because it was paused, a bounded number.
 SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,

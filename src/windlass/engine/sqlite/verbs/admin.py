@@ -107,6 +107,18 @@ def adopt(tx: Transaction, tasks: Sequence[str]) -> int:
     return adopted
 
 
+def _resume_rest(tx: Transaction) -> int:
+    """Make jobs ready that an interrupted resume left held; return their number."""
+    resumed, task, paused = 0, "", unpack_paused(tx.queues)
+    while resumed < BITE and (task := first(tx.connection, "next_held_task", task)) is not None:
+        if task not in paused:
+            jobs = tx.load("load_paused", task, BITE - resumed)
+            for job in jobs:
+                claim.offer_again(tx, job)
+            resumed += len(jobs)
+    return resumed
+
+
 def tend(tx: Transaction, known: Collection[str] | None) -> Tended:
     tx.notice()
     before = tx.totals["lost"]
@@ -116,6 +128,7 @@ def tend(tx: Transaction, known: Collection[str] | None) -> Tended:
     chosen = _within_budget(visited)
     purged = sum(_purge(tx, known, doomed, *row) for *row, _ in chosen)
     more = more or len(visited) == BITE or len(chosen) < len(visited)
+    more = _resume_rest(tx) == BITE or more
     tx.run("forget_keys", tx.now_ms, BITE)
     more = more or tx.connection.changes() == BITE
     tx.run("forget_replaced_puts", tx.now_ms, BITE)
