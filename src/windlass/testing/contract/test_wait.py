@@ -364,6 +364,49 @@ def test_a_resumed_queue_wakes_those_who_serve_it(variant: Place) -> None:
     assert woken == ["labelled", "plain"]
 
 
+def test_a_resumed_task_wakes_those_who_serve_its_queues(variant: Place) -> None:
+    """Hold a job of each kind: a plain one, one with labels, and one that must run alone."""
+    waiters = [*OTHERS, PLAIN, LABELLED, ALONE]
+
+    def measure() -> float:
+        setting, ids, nonce = variant.open(), [new() for _ in range(3)], new()
+        setting.put([job(ids[0])])
+        assert claim_jobs(setting, "holder", nonce, Plan(), 1).claims
+        setting.finish([Released(id=ids[0], token=nonce, started=False, alone=True)])
+        setting.pause_task("task")
+        setting.put([job(ids[1]), job(ids[2], queue="queue+gpu")])
+        for suspects in (False, True):
+            plan = Plan(suspects=suspects, labels=LABELLED.plan.labels)
+            assert not claim_jobs(setting, "holder", new(), plan, 9).claims
+        woken, took_s = first_woken(
+            variant, waiters, lambda engine: engine.resume_task("task"), number=3
+        )
+        assert woken == ["alone", "labelled", "plain"]
+        clear(variant)
+        return took_s
+
+    assert fastest(measure) < AT_ONCE_S
+
+
+@pytest.mark.parametrize("line", ["queue", "queue+gpu"])
+def test_moved_jobs_wake_as_many_sessions_as_can_claim(variant: Place, line: str) -> None:
+    plan = LABELLED.plan
+    waiters = [*OTHERS, *(Waiter(f"second-{number}", plan) for number in range(2))]
+
+    def measure() -> float:
+        ids = [new() for _ in range(2)]
+        variant.open().put([job(id, queue="elsewhere") for id in ids])
+        moves = [JobChange(id=id, queue=line) for id in ids]
+        woken, took_s = first_woken(
+            variant, waiters, lambda engine: engine.change_jobs(moves), number=2
+        )
+        assert woken == ["second-0", "second-1"]
+        clear(variant)
+        return took_s
+
+    assert fastest(measure) < AT_ONCE_S
+
+
 def test_a_delayed_job_wakes_a_session_when_it_is_due(variant: Place) -> None:
     put = [job(new(), run_in_ms=300)]
     started = time.monotonic()
