@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import TypeVar
 
 import pytest
@@ -20,9 +21,11 @@ from windlass.engine.contract import (
     ChangeCode,
     Engine,
     Filter,
+    JobChange,
     Placed,
     Plan,
     PutCode,
+    Retried,
     Succeeded,
     UniqueKey,
     Verdict,
@@ -291,3 +294,69 @@ def look_while(
             look(engine)
 
     race(world, 4, act_or_look)
+
+
+def test_no_job_is_lost_while_jobs_are_changed_and_tasks_paused(world: World) -> None:
+    """Two workers run jobs, while others move and edit them, and pause and resume their task."""
+    ids = world.put_many(120, task="paused", payload=b"0")
+    ids += world.put_many(40, task="paused", run_in_ms=60_000, payload=b"0")
+    is_over = threading.Event()
+    queues = ("queue", "other", "other+gpu")
+
+    def work(engine: Engine, index: int) -> list[str]:
+        done: list[str] = []
+        for turn in count():
+            plan, was_over = Plan(labels=("gpu",)), is_over.is_set()
+            nonce = f"{turn:06}-{index}"
+            batch = claim_jobs(engine, f"worker-{index}", nonce, plan, 5)
+            ends = [
+                Succeeded(id=claim.id, token=nonce)
+                if number % 2
+                else Retried(id=claim.id, token=nonce, delay_ms=0, error=b"again")
+                for number, claim in enumerate(batch.claims, start=turn)
+            ]
+            assert set(engine.finish(ends)) <= {Verdict.OK}
+            done += [end.id for end in ends if isinstance(end, Succeeded)]
+            if not batch.claims and was_over:
+                return done
+        raise AssertionError("never reached")
+
+    def change(engine: Engine, index: int) -> list[str]:
+        for turn in range(60):
+            chosen = ids[turn % 7 :: 7]
+            changes = [
+                JobChange(
+                    id=id,
+                    payload=b"%d" % turn if turn % 3 == 0 else None,
+                    queue=queues[turn % 3],
+                    run_in_ms=0 if turn % 2 else None,
+                )
+                for id in chosen
+            ]
+            assert set(engine.change_jobs(changes)) <= {ChangeCode.DONE, ChangeCode.REFUSED}
+        return []
+
+    def pause(engine: Engine, index: int) -> list[str]:
+        for _ in range(20):
+            engine.pause_task("paused")
+            engine.tend()
+            while engine.resume_task("paused"):
+                pass
+        return []
+
+    def act(engine: Engine, index: int) -> list[str]:
+        if index < 2:
+            return work(engine, index)
+        try:
+            return (change if index == 2 else pause)(engine, index)
+        finally:
+            arrived.append(index)
+            if len(arrived) == 2:
+                engine.change_jobs([JobChange(id=id, run_in_ms=0) for id in ids])
+                is_over.set()
+
+    arrived: list[int] = []
+    done = [id for mine in race(world, 4, act) for id in mine]
+    assert sorted(done) == sorted(ids)
+    assert {record.state for record in world.engine.get(ids) if record} == {State.SUCCEEDED}
+    assert world.engine.check() == []
