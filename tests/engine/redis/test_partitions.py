@@ -17,8 +17,19 @@ from tests.redis_server import RedisServer
 from tests.soon import is_once
 from windlass import QueueFull, Windlass
 from windlass.core.ids import partition_of
-from windlass.engine.contract import BITE, Beat, NewJob, Plan, PutCode, Unroutable, Waiter, WakeUp
-from windlass.engine.redis import keys
+from windlass.core.queues.settings import task_key
+from windlass.engine.contract import (
+    BITE,
+    Beat,
+    NewJob,
+    Plan,
+    PutCode,
+    QueueChange,
+    Unroutable,
+    Waiter,
+    WakeUp,
+)
+from windlass.engine.redis import encode, keys
 from windlass.engine.redis import partitions as placing
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.partitions import Partitions
@@ -101,6 +112,19 @@ def test_unroutable_jobs_are_adopted_in_every_partition(engine: RedisEngine) -> 
     assert engine.adopt(["t", "other"]) == 4 * BITE
     assert engine.adopt(["t", "other"]) == 4
     assert engine.check() == []
+
+
+@pytest.mark.parametrize("reached", range(4))
+def test_a_pause_that_reached_one_partition_is_listed(engine: RedisEngine, reached: int) -> None:
+    """A caller may die between two partitions. What waits there must not wait unseen."""
+    pause = QueueChange(paused=True)
+    for name in ("q", task_key("t")):
+        engine._ask(reached, "queue", encode.of_change(name, pause, 4))
+    assert [(record.queue, record.paused) for record in engine.queues()] == [("q", True)]
+    assert engine.paused_tasks() == ["t"]
+    engine.resume_task("t")
+    engine.change_queue("q", QueueChange(paused=False))
+    assert (engine.queues(), engine.paused_tasks()) == ([], [])
 
 
 def test_many_partitions_adopt_few_each(server: RedisServer, open_redis: OpenRedis) -> None:

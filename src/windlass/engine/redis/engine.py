@@ -265,9 +265,10 @@ class RedisEngine(Caller):
         return list_records(self._read_settings())
 
     def _read_settings(self) -> dict[str, QueueSettings]:
-        """Read the first partition: changes apply to all partitions, and to this one last."""
+        """Read the settings of all partitions. Each partition has a copy, and an interrupted change
+        leaves copies that differ."""
         packed = encode.of_change("", QueueChange(), self._partitions.number)
-        return read.to_settings(self._ask(0, "queue", packed))
+        return read.merge_settings(self._broadcast("queue", packed))
 
     def change_queue(self, queue: str, change: QueueChange) -> None:
         encode.check_name("queue", queue)
@@ -275,7 +276,7 @@ class RedisEngine(Caller):
 
     def _change_settings(self, queue: str, change: QueueChange) -> None:
         packed = encode.of_change(queue, change, self._partitions.number)
-        for number in reversed(range(self._partitions.number)):
+        for number in range(self._partitions.number):
             self._ask(number, "queue", packed)
 
     def pause_task(self, task: str) -> None:

@@ -208,8 +208,16 @@ def _pairs(flat: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
 _settings: Final = msgspec.msgpack.Decoder(dict[str, QueueSettings])
 
 
-def to_settings(packed: bytes) -> dict[str, QueueSettings]:
-    return _settings.decode(packed) if packed else {}
+def merge_settings(replies: Sequence[bytes]) -> dict[str, QueueSettings]:
+    """Merge the settings of all partitions. A change that was interrupted reached only some of
+    them: a queue or task counts as paused if it is paused anywhere, because its jobs wait there."""
+    merged: dict[str, QueueSettings] = {}
+    for packed in replies:
+        for name, own in (_settings.decode(packed) if packed else {}).items():
+            known = merged.setdefault(name, own)
+            if own.paused and not known.paused:
+                merged[name] = msgspec.structs.replace(known, paused=True)
+    return merged
 
 
 def merge_sessions(replies: Sequence[Sequence[Any]]) -> list[SessionRecord]:
