@@ -34,6 +34,10 @@ from windlass import (
     TimedOut,
     Windlass,
 )
+from windlass.core.failures import FailureText
+from windlass.engine.contract import Plan, Retried
+from windlass.testing.contract.world import claim_jobs
+from windlass.worker.ipc.channel import EndedByForce
 from windlass.worker.run import hooks as hooks_module
 from windlass.worker.run.hooks import HookThread
 
@@ -415,6 +419,54 @@ def test_a_job_that_is_ended_by_force_calls_its_hook(make_yard: MakeYard, kind: 
     yard.await_state(job, State.DEAD)
     [line] = until(lambda: yard.events("dead", "stuck-timed_out-TimedOut"), "the hook")
     assert line.pid != os.getpid()
+
+
+@pytest.mark.parametrize("kind", ["plain", pytest.param("process", marks=pytest.mark.slow)])
+def test_a_retry_of_a_job_that_is_ended_by_force_calls_its_hook(
+    make_yard: MakeYard, kind: str
+) -> None:
+    yard = make_yard(grace="500ms", kill_after="100ms")
+    yard.start(app="tests.worker.apps.hooked:app", processes=1)
+    task = getattr(yard.script, kind).using(timeout="50ms", retry=Retry(2, base=0.1, jitter=0))
+    job = task.enqueue("stuck", ["call:60"])
+    yard.await_state(job, State.DEAD)
+    until(lambda: yard.events("dead", "stuck-timed_out-TimedOut"), "the hook of the death")
+    [retried] = yard.events("retry", "stuck")
+    [dead] = yard.events("dead", "stuck-timed_out-TimedOut")
+    assert (retried.attempt, dead.attempt) == (1, 2)
+
+
+def test_the_event_of_a_retry_by_force(app: Windlass, seen: Seen) -> None:
+    """The job may have run again before its hook is called."""
+    app.on_retry(seen.plain)
+    job = app.task(name="nothing")(nothing).using(headers={"user": "ann"}).enqueue()
+    for nonce, name in (("1", "TimedOut"), ("2", "")):
+        claim_jobs(app.engine, "session", nonce, Plan(), 1)
+        if name:
+            error = FailureText(type=name, message="too long").pack()
+            app.engine.finish([Retried(id=job.id, token=nonce, delay_ms=0, error=error)])
+    thread = HookThread(app)
+    thread.report_forced_end(EndedByForce(job.id, 1_500))
+    thread.report_forced_end(EndedByForce("unknown", 1_500))
+    thread.close(20)
+    event = seen.one()
+    assert (event.kind, event.job_id, event.attempt) == ("retry", job.id, 1)
+    assert (event.retry_in, event.reason, event.error) == (timedelta(seconds=1.5), None, None)
+    assert event.failure is not None
+    assert (event.failure.type, event.headers) == ("TimedOut", {"user": "ann"})
+
+
+def test_a_cancelled_job_that_is_ended_by_force_calls_none(app: Windlass, seen: Seen) -> None:
+    for add in (app.on_retry, app.on_dead):
+        add(seen.plain)
+    job = app.task(name="nothing")(nothing).enqueue()
+    claim_jobs(app.engine, "session", "nonce", Plan(), 1)
+    job.cancel()
+    app.engine.finish([Retried(id=job.id, token="nonce", delay_ms=0, error=b"")])
+    thread = HookThread(app)
+    thread.report_forced_end(EndedByForce(job.id, 0))
+    thread.close(20)
+    assert seen.events == []
 
 
 @pytest.mark.local

@@ -49,10 +49,10 @@ from windlass.worker.ipc.channel import (
     Cancel,
     Channel,
     Command,
-    Died,
     Disown,
     DrainChild,
     Draining,
+    EndedByForce,
     Failed,
     HandBack,
     Limited,
@@ -120,7 +120,7 @@ class Child:
         self._wakes = wakes
         self._fetcher: Fetcher | None = None
         self._assembly: Assembly | None = None
-        self._deaths: deque[str] = deque()  # that came before the assembly
+        self._forced_ends: deque[EndedByForce] = deque()  # that came before the assembly
         self._alert_hooks: Sequence[AlertHook] = ()
         self._lifespan: HeldLifespan | None = None
         self._is_ending = False
@@ -215,7 +215,7 @@ class Child:
         self._assembly = assembly
         self._fetcher = assembly.fetcher
         self._hooks_s = min(HOOKS_S, app.settings.shutdown_grace_ms / 1000)
-        self._report_deaths()
+        self._report_forced_ends()
         if self._drains_early:
             assembly.fetcher.drain()
         # Without an answer so far, skip the introduction, a call that may take long.
@@ -298,9 +298,9 @@ class Child:
                 fetcher.cancel(ids)
             case Disown(id, token) if fetcher is not None:
                 fetcher.disown(id, token)
-            case Died(id):
-                self._deaths.append(id)
-                self._report_deaths()
+            case EndedByForce():
+                self._forced_ends.append(command)
+                self._report_forced_ends()
             case Alert(alert):
                 call_hooks(self._alert_hooks, alert)
             case HandBack() if fetcher is not None:
@@ -309,10 +309,10 @@ class Child:
             case SessionGone(session) if fetcher is not None:
                 fetcher.lose_session(session)
 
-    def _report_deaths(self) -> None:
+    def _report_forced_ends(self) -> None:
         with suppress(IndexError):  # another thread has reported the last one
-            while self._assembly is not None and self._deaths:
-                self._assembly.hooks.report_death(self._deaths.popleft())
+            while self._assembly is not None and self._forced_ends:
+                self._assembly.hooks.report_forced_end(self._forced_ends.popleft())
 
     def _drain_early(self) -> None:
         """Drain a child without a fetcher: either no job was claimed yet, or all jobs are reported.

@@ -60,10 +60,11 @@ class Alert(msgspec.Struct, frozen=True, tag="alert"):
     alert: DeadAlert
 
 
-class Died(msgspec.Struct, frozen=True, tag="died"):
-    """The supervisor has made a dead letter of this job: call the hooks of its task."""
+class EndedByForce(msgspec.Struct, frozen=True, tag="ended_by_force"):
+    """The supervisor has ended a run of this job, and reported it: call the hooks of its task."""
 
     id: str
+    retry_in_ms: int | None = None  # None if the job is dead
 
 
 class SessionGone(msgspec.Struct, frozen=True, tag="session_gone"):
@@ -72,7 +73,7 @@ class SessionGone(msgspec.Struct, frozen=True, tag="session_gone"):
     session: str
 
 
-Command = Start | DrainChild | HandBack | Cancel | Disown | Alert | Died | SessionGone
+Command = Start | DrainChild | HandBack | Cancel | Disown | Alert | EndedByForce | SessionGone
 
 # ------------------------------------------------------------------------------ child to supervisor
 

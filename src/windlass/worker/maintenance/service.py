@@ -70,8 +70,8 @@ class Duty:
 
 class Maintenance:
     """For the children that `living` returns. The callbacks are called in its thread; `on_answer`
-    is called at the first reply of the engine, `on_dead` with the id of each job that was ended by
-    force and has died."""
+    is called at the first reply of the engine, `on_forced_end` with each accepted outcome of a job
+    that was ended by force."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Maintenance:
         dead_watch: DeadWatch,
         *,
         on_answer: Callable[[], None] | None = None,
-        on_dead: Callable[[str], None] | None = None,
+        on_forced_end: Callable[[Outcome], None] | None = None,
         ends_engine: bool = True,
     ) -> None:
         self._engine = engine
@@ -92,7 +92,7 @@ class Maintenance:
         self._contact = contact
         self._on_suspects = on_suspects
         self._on_answer = on_answer
-        self._on_dead = on_dead
+        self._on_forced_end = on_forced_end
         self._ends_engine = ends_engine
         self._requests: deque[Closing | Outcome] = deque()
         self._settled_at = 0.0
@@ -179,13 +179,15 @@ class Maintenance:
     def _finish(self, outcome: Outcome) -> None:
         """Report an outcome. The engine rejects it if the job has ended by itself meanwhile."""
         [verdict] = self._engine.finish([outcome])
-        if verdict is Verdict.OK and isinstance(outcome, Buried):
+        if verdict is not Verdict.OK:
+            return
+        if isinstance(outcome, Buried):
             [record] = self._engine.get([outcome.id])
             if record is not None:
                 text = FailureText.unpack(outcome.error)
                 log_dead_letter(record.id, record.task, outcome.reason, text)
-                if self._on_dead is not None:
-                    self._on_dead(record.id)
+        if self._on_forced_end is not None:
+            self._on_forced_end(outcome)
 
     def _close(self, closing: Closing) -> None:
         closed = self._engine.close(closing.session, closing.suspects, closing.cause)

@@ -2,7 +2,7 @@
 
 1. `HookNotes` keeps what an outcome does not contain, the value or the exception of a run, from the
    end of the run until the engine has accepted its outcome. A rejected outcome calls no hook.
-2. `HookCall` makes the `JobEvent` of an accepted outcome, `DeathCall` that of a job which the
+2. `HookCall` makes the `JobEvent` of an accepted outcome, `ForcedEndCall` that of a run which the
    supervisor ended.
 3. `HookThread` calls hooks one at a time, in one thread of the child, from a bounded queue. When
    the queue is full, calls are dropped and counted. No error of a hook reaches a job.
@@ -24,16 +24,20 @@ from threading import Lock, Thread
 from time import monotonic
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
+import msgspec
+
 from windlass.app import Windlass
 from windlass.core.durations import describe_ms
 from windlass.core.failures import FailureText
 from windlass.core.quantities import Count
 from windlass.core.queues.labels import queue_of
 from windlass.core.retry import Retry
-from windlass.core.states import Reason, State
+from windlass.core.states import Event, Reason, State
 from windlass.engine.contract import (
     Buried,
     Claim,
+    Failure,
+    JobRecord,
     Outcome,
     Progressed,
     Retried,
@@ -41,8 +45,8 @@ from windlass.engine.contract import (
     Verdict,
 )
 from windlass.hooks import JobEvent, JobHook
-from windlass.job import latest_error
 from windlass.task import Task
+from windlass.worker.ipc.channel import EndedByForce
 from windlass.worker.logs.events import LogEvent
 
 log = getLogger("windlass.worker")
@@ -161,19 +165,23 @@ class HookCall(NamedTuple):
         return PreparedCall(self.hooks, event)
 
 
-class DeathCall(NamedTuple):
-    """The call for a job that the supervisor ended: only the engine knows it."""
+class ForcedEndCall(NamedTuple):
+    """The call for a run that the supervisor ended: only the engine knows its job."""
 
     app: Windlass
-    id: str
+    end: EndedByForce
 
     def prepare(self) -> PreparedCall | None:
-        [record] = self.app.engine.get([self.id])
+        [record] = self.app.engine.get([self.end.id])
         task = None if record is None else self.app.known_tasks.get(record.task)
-        hooks = () if task is None else self.app.hooks.find(task.hooks, "on_dead")
-        if record is None or task is None or record.state is not State.DEAD or not hooks:
+        if record is None or task is None or record.state is State.CANCELLED:
+            return None  # a cancelled job calls no hook, and its cancellation may have come first
+        kind: Kind = "dead" if self.end.retry_in_ms is None else "retry"
+        entry = _last_entry(record, Event.BURY if kind == "dead" else Event.RETRY)
+        hooks = self.app.hooks.find(task.hooks, f"on_{kind}")
+        if entry is None or not hooks:
             return None
-        record = self.app.packing.reveal_failures(record)
+        failure = FailureText.unpack(entry.error)
         claim = Claim(
             id=record.id,
             token="",
@@ -181,12 +189,25 @@ class DeathCall(NamedTuple):
             queue=record.queue,
             priority=record.priority,
             payload=record.payload,
-            counters=record.counters,
+            counters=msgspec.structs.replace(record.counters, attempt=entry.attempt),
             created_ms=record.created_ms,
         )
-        failure, reason = latest_error(record), record.reason
-        event = _event_of(self.app, task, "dead", claim, failure=failure, reason=reason)
+        retry_in = self.end.retry_in_ms
+        event = _event_of(
+            self.app,
+            task,
+            kind,
+            claim,
+            failure=self.app.packing.open_failure(failure, record.task, record.id),
+            retry_in=None if retry_in is None else timedelta(milliseconds=retry_in),
+            reason=Reason.TIMED_OUT if kind == "dead" else None,
+        )
         return PreparedCall(hooks, event)
+
+
+def _last_entry(record: JobRecord, event: Event) -> Failure | None:
+    """The last entry of an event in the history: the job may have run again since."""
+    return next((entry for entry in reversed(record.failures) if entry.event == event), None)
 
 
 def _kind_of(outcome: Outcome) -> Kind | None:
@@ -278,10 +299,10 @@ class HookThread:
         for call in self.notes.accept(outcomes, verdicts):
             self._put(call)
 
-    def report_death(self, id: str) -> None:
-        """Call the hooks of a job that the supervisor ended."""
+    def report_forced_end(self, end: EndedByForce) -> None:
+        """Call the hooks of a run that the supervisor ended."""
         if self._app.hooks.is_used:
-            self._put(DeathCall(self._app, id))
+            self._put(ForcedEndCall(self._app, end))
 
     def close(self, timeout_s: float) -> None:
         """Finish the waiting calls, if that is possible in time."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from windlass.dead_letter import DeadAlert
-from windlass.engine.contract import Engine, EngineOptions, Plan
+from windlass.engine.contract import Engine, EngineOptions, Outcome, Plan
 from windlass.engine.url import open_engine
 from windlass.worker.ipc.channel import Ready
 from windlass.worker.maintenance.dead_letters import DeadWatch
@@ -37,7 +37,7 @@ class EngineThreads:
         on_suspects: Callable[[], None],
         on_alert: Callable[[DeadAlert], None],
         on_answer: Callable[[], None] | None = None,
-        on_dead: Callable[[str], None] | None = None,
+        on_forced_end: Callable[[Outcome], None] | None = None,
         suspects: Plan | None = None,
     ) -> None:
         beating = waiting = engine
@@ -64,7 +64,7 @@ class EngineThreads:
             Scheduler(engine, ready.schedules),
             dead_watch,
             on_answer=on_answer,
-            on_dead=on_dead,
+            on_forced_end=on_forced_end,
             ends_engine=ends_engine,
         )
         self.waiter = WorkerWaiter(waiting, suspects, on_suspects, ends_engine=ends_engine)

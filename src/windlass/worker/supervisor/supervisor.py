@@ -25,15 +25,15 @@ from logging import getLogger
 from time import monotonic, time_ns
 
 from windlass.dead_letter import DeadAlert
-from windlass.engine.contract import Engine, EngineOptions, Plan, Waiter
+from windlass.engine.contract import Engine, EngineOptions, Outcome, Plan, Retried, Waiter
 from windlass.engine.url import open_engine
 from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.ipc.channel import (
     Alert,
     Command,
-    Died,
     DrainChild,
     Draining,
+    EndedByForce,
     Failed,
     HandBack,
     Limited,
@@ -88,8 +88,8 @@ BURST_S = 0.1
 #: The most retiring children, for each configured process.
 MOST_RETIRING = 2
 
-#: The most jobs that were ended by force and wait for a child that calls their hooks.
-MOST_DEATHS = 1_000
+#: The most forced ends that wait for a child that calls their hooks.
+MOST_FORCED_ENDS = 1_000
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -122,7 +122,8 @@ class Supervisor:
         self._threads: EngineThreads | None = None
         self._plans: dict[bool, Plan] = {}  # of shared children, and of solo ones
         self._enforcement: Enforcement | None = None
-        self._deaths: deque[str] = deque(maxlen=MOST_DEATHS)  # without a child to call hooks
+        # Forced ends without a child to call their hooks:
+        self._forced_ends: deque[EndedByForce] = deque(maxlen=MOST_FORCED_ENDS)
         self._respawns = 0  # children that will be started soon
         self._is_solo_coming = False
         self._short_lives = 0
@@ -235,7 +236,7 @@ class Supervisor:
             on_suspects=lambda: post(self._serve_alone),
             on_alert=lambda alert: post(partial(self._alert, alert)),
             on_answer=partial(self._show_banner, engine, ready),
-            on_dead=lambda id: post(partial(self._report_death, id)),
+            on_forced_end=lambda outcome: post(partial(self._note_forced_end, outcome)),
             suspects=self._plans[True],
         )
         self._enforcement = Enforcement(
@@ -291,7 +292,7 @@ class Supervisor:
                 child.session = report.session
                 if self._threads is not None:
                     self._threads.heartbeat.beat_soon()
-                self._report_deaths()
+                self._report_forced_ends()
             case Resting():
                 self._wait_for(child, report)
             case SuspectsSeen():
@@ -324,17 +325,18 @@ class Supervisor:
                 child.send(Alert(alert))
                 break
 
-    def _report_death(self, id: str) -> None:
-        self._deaths.append(id)
-        self._report_deaths()
+    def _note_forced_end(self, outcome: Outcome) -> None:
+        retry_in_ms = outcome.delay_ms if isinstance(outcome, Retried) else None
+        self._forced_ends.append(EndedByForce(outcome.id, retry_in_ms))
+        self._report_forced_ends()
 
-    def _report_deaths(self) -> None:
+    def _report_forced_ends(self) -> None:
         """Let one child call the hooks of jobs that were ended by force. The child of such a job
         retires or is killed: wait for one that stays."""
         for child in self._children.values():
             if child.session and not child.is_retiring and not child.was_killed:
-                while self._deaths:
-                    child.send(Died(self._deaths.popleft()))
+                while self._forced_ends:
+                    child.send(self._forced_ends.popleft())
                 break
 
     def _cancel(self, session: str, ids: tuple[str, ...]) -> None:
