@@ -35,7 +35,7 @@ from windlass import (
     Windlass,
 )
 from windlass.core.failures import FailureText
-from windlass.engine.contract import Plan, Retried
+from windlass.engine.contract import Plan, Retried, Succeeded, Verdict
 from windlass.testing.contract.world import claim_jobs
 from windlass.worker.ipc.channel import EndedByForce
 from windlass.worker.run import hooks as hooks_module
@@ -358,6 +358,31 @@ def test_a_hook_that_keeps_others_waiting_is_logged_once(
 
 
 @pytest.mark.local
+def test_an_event_loop_that_cannot_start_fails_one_call(
+    monkeypatch: pytest.MonkeyPatch, app: Windlass, seen: Seen, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As without a free file descriptor."""
+    loops = iter([OSError(24, "Too many open files")])
+
+    def fail_once() -> asyncio.AbstractEventLoop:
+        for error in loops:
+            raise error
+        return asyncio.SelectorEventLoop()
+
+    task = app.task(name="nothing", on_success=seen.coroutine)(nothing)
+    thread = HookThread(app)
+    monkeypatch.setattr("asyncio.events.new_event_loop", fail_once)
+    jobs = [task.enqueue() for _ in range(2)]
+    for nonce, job in zip("12", jobs, strict=True):
+        [claim] = claim_jobs(app.engine, "session", nonce, Plan(), 1).claims
+        thread.notes.note(claim)
+        thread.accept([Succeeded(id=job.id, token=nonce)], [Verdict.OK])
+    thread.close(20)
+    assert seen.one().job_id == jobs[1].id
+    assert "Too many open files" in caplog.text
+
+
+@pytest.mark.local
 def test_a_full_queue_drops_calls_and_counts_them(
     monkeypatch: pytest.MonkeyPatch, app: Windlass, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -486,3 +511,22 @@ def test_a_worker_that_is_stopped_gives_hooks_the_grace(make_yard: MakeYard) -> 
     assert stop_after("0.5", "10s")[1] == 1
     took, _ = stop_after("60", "500ms")
     assert took < 10
+
+
+@pytest.mark.local
+@pytest.mark.parametrize("late_s", [0.0, 0.3])
+def test_a_hook_that_hangs_does_not_keep_the_lifespan_from_ending(
+    make_yard: MakeYard, late_s: float
+) -> None:
+    """The grace ends while the child waits for the hook: sooner or later after the last job."""
+    yard = make_yard(grace="500ms")
+    worker = yard.start(
+        app="tests.worker.apps.hooked:app", environment={HOOK_S: "60"}, slots=2, processes=1
+    )
+    hooked: Any = yard.plain("hooked")
+    yard.await_state(hooked, State.SUCCEEDED)
+    yard.plain("last", f"sleep:{late_s}")
+    yard.await_start("last")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert len(yard.events("left", "lifespan")) == 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from tests.worker.apps.scripted import Script, note
 from windlass import JobEvent, Windlass
@@ -11,7 +13,14 @@ from windlass import JobEvent, Windlass
 #: How long a hook takes, in seconds.
 HOOK_S = "HOOKED_S"
 
-app = Windlass()
+
+@asynccontextmanager
+async def live() -> AsyncIterator[None]:
+    yield
+    note(f"left lifespan 0 {os.getpid()}")
+
+
+app = Windlass(lifespan=live)
 script = Script(app)
 
 

@@ -287,7 +287,7 @@ class Child:
         fetcher = self._fetcher
         match command:
             case HandBack() if fetcher is None:
-                os._exit(0)  # nothing was claimed yet, or all is reported
+                self._leave_hooks()
             case DrainChild() if fetcher is None:
                 self._drain_early()
             case DrainChild() if fetcher is not None:
@@ -308,6 +308,12 @@ class Child:
                 self._end_if_unanswered()
             case SessionGone(session) if fetcher is not None:
                 fetcher.lose_session(session)
+
+    def _leave_hooks(self) -> None:
+        """End without a job to hand back: nothing was claimed yet, or all is reported. If the child
+        still waits for a hook, it now exits the lifespan instead."""
+        if self._assembly is None or not self._assembly.hooks.abandon():
+            os._exit(0)
 
     def _report_forced_ends(self) -> None:
         with suppress(IndexError):  # another thread has reported the last one

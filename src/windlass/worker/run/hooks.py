@@ -20,7 +20,7 @@ from contextvars import Context as Variables
 from datetime import timedelta
 from logging import getLogger
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Lock, Semaphore, Thread
 from time import monotonic
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
@@ -289,6 +289,9 @@ class HookThread:
         self._lock = Lock()
         self._thread: Thread | None = None
         self._is_closed = False
+        self._has_ended = False
+        self._is_awaited = False
+        self._over = Semaphore(0)  # released when the thread ends, or `close` shall not wait for it
         self._dropped = 0
         self._logged_at = -DROPPED_S
         self._current: CurrentCall | None = None
@@ -305,17 +308,25 @@ class HookThread:
             self._put(ForcedEndCall(self._app, end))
 
     def close(self, timeout_s: float) -> None:
-        """Finish the waiting calls, if that is possible in time."""
+        """Finish the waiting calls, if that is possible in time and until `abandon` is called."""
         with self._lock:
             self._is_closed = True
             thread = self._thread
         if thread is not None:
             self._waiting.put(None)
-            thread.join(timeout_s)
-            if thread.is_alive():
+            self._is_awaited = True
+            self._over.acquire(timeout=timeout_s)
+            self._is_awaited = False
+            if not self._has_ended:
                 self._dropped += max(1, self._waiting.qsize())
         if self._dropped:
             self._log_dropped()
+
+    def abandon(self) -> bool:
+        """Let `close` return at once; return whether it waits for a call. Any thread may ask."""
+        is_awaited = self._is_awaited
+        self._over.release()
+        return is_awaited
 
     def _put(self, call: WaitingCall) -> None:
         self._log_slow()
@@ -356,7 +367,9 @@ class HookThread:
         log.warning(LogEvent.HOOKS_DROPPED, Count(dropped, "hook call"))
 
     def _run(self) -> None:
-        with asyncio.Runner() as runner:
+        # Its loop starts with the first coroutine: if that fails, it fails only this call.
+        runner = asyncio.Runner()
+        try:
             while (call := self._waiting.get()) is not None:
                 try:
                     prepared = call.prepare()
@@ -369,12 +382,19 @@ class HookThread:
                         self._current = CurrentCall(hook, prepared.event, monotonic())
                         _call(hook, prepared.event, runner)
                     self._current = None
+        finally:
+            self._has_ended = True
+            self._over.release()
+            runner.close()
 
 
 def _call(hook: JobHook, event: JobEvent, runner: asyncio.Runner) -> None:
+    coroutine = None
     try:
         coroutine = call_hook(hook, event)
         if coroutine is not None:
             runner.run(coroutine, context=Variables())
     except BaseException as error:  # noqa: BLE001  # even SystemExit must not end the thread
         log_hook_failure(hook, event, error)
+        if coroutine is not None:
+            coroutine.close()  # no effect unless the loop could not start
