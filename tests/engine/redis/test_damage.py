@@ -272,6 +272,28 @@ def a_schedule() -> ScheduleChange:
     )
 
 
+@pytest.mark.parametrize("index", ["parked", "due"])
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_held_jobs_of_a_paused_task_are_repaired(place: Place, index: str, is_lost: bool) -> None:
+    """Their entries are lost, or have become entries of ready jobs too."""
+    engine = place.engine
+    ids = place.put(3, task="paused")
+    engine.pause_task("paused")
+    assert not place.claim(9)
+    before = engine.get(ids)
+    for member in members(place, index):
+        place.tell(b"ZREM", index, member) if is_lost else place.tell(
+            b"ZADD", "ready", b"0", member
+        )
+    assert engine.check()
+    assert place.repair(change=True).fixed
+    assert engine.check() == []
+    assert engine.get(ids) == before
+    assert not place.claim(9)
+    assert engine.resume_task("paused") == 3
+    assert sorted(place.run_all()) == sorted(ids)
+
+
 # ------------------------------------------------------------------------------------ anything
 
 

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from tests.engine.conftest import new_job, repair_all
-from windlass.core.states import Reason, State
+from windlass.core.states import Hold, Reason, State
 from windlass.engine.contract import (
     Buried,
     Claim,
@@ -76,6 +76,33 @@ DAMAGE = {
     "schedule without body": ("DELETE FROM schedule_bodies", JOBS),
     "body without schedule": ("DELETE FROM schedules", JOBS),
 }
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE jobs SET due_ms = NULL WHERE hold = 'paused'",
+        "UPDATE jobs SET due_ms = 1 WHERE hold = 'paused'; DELETE FROM counters",
+        "UPDATE jobs SET hold = 'none' WHERE hold = 'paused'",
+    ],
+)
+def test_held_jobs_of_a_paused_task_are_repaired(
+    path: Path, engine: SQLiteEngine, damage: str
+) -> None:
+    jobs = [new_job(number, task="paused") for number in range(3)]
+    engine.put(jobs)
+    engine.pause_task("paused")
+    assert not claim_jobs(engine, "early", "0", Plan(), 9).claims
+    vandalise(path, damage)
+    assert engine.check()
+    assert repair_all(engine, change=True).fixed
+    assert engine.check() == []
+    assert not claim_jobs(engine, "early", "1", Plan(), 9).claims
+    assert engine.check() == []
+    holds = {record.hold for record in engine.get([job.id for job in jobs]) if record}
+    assert holds == {Hold.PAUSED}
+    assert engine.resume_task("paused") == 3
+    assert sorted(run_all(engine)) == sorted(job.id for job in jobs)
 
 
 @pytest.mark.parametrize("what", DAMAGE)
