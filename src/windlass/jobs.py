@@ -226,9 +226,12 @@ class Jobs:
                 code = yield from ask(_revive, revival)
             else:
                 # A worker may accept the new call: let one try before the rest of the hold ends.
-                run_in_ms = 0 if record.hold is Hold.UNROUTABLE else None
                 change = JobChange(
-                    id=id, seen=record.revision, payload=payload, run_in_ms=run_in_ms
+                    id=id,
+                    seen=record.revision,
+                    seen_payload=record.payload,
+                    payload=payload,
+                    run_in_ms=0 if record.hold is Hold.UNROUTABLE else None,
                 )
                 code = yield from ask(_change, change)
             if code is ChangeCode.DONE:

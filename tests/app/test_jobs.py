@@ -403,6 +403,19 @@ def test_a_job_that_changes_meanwhile_is_read_again(app: Windlass, hand: Hand) -
     assert b'"args":[3]' in claims[0].payload
 
 
+def test_an_edit_keeps_the_headers_of_a_call_that_replaced_another(app: Windlass) -> None:
+    """A put that replaces the call of a unique job leaves its state as it was."""
+    task = app.task(name="latest", unique=Unique(on_conflict="replace"))(charge)
+    job = task.using(headers={"by": "ann"}).enqueue(1)
+
+    def replace() -> None:
+        assert task.using(headers={"by": "bob"}).enqueue(1).id == job.id
+
+    assert after_first_step(app, app.jobs.editing(job.id, [2], {}), replace)
+    info = job.info()
+    assert (info.state, info.headers) == (State.READY, {"by": "bob"})
+
+
 def test_an_edit_is_checked(app: Windlass, hand: Hand) -> None:
     job, strange = app.tasks["charge"].enqueue(1), app.task_named("chargee").enqueue(1)
     for one in (job, strange):
