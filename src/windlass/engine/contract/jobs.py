@@ -330,15 +330,20 @@ class JobVerbs(Protocol):
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]: ...
 
     def change_jobs(self, changes: Sequence[JobChange]) -> list[ChangeCode]:
-        """Change jobs that wait (ready, scheduled or retrying, also while held as unroutable), if
-        they are still as the caller saw them; a job in any other state is refused. Payload, queue
-        and due time of a job change together. Limits of queues do not apply.
+        """Change jobs that wait: ready, scheduled and retrying jobs, also while they are held.
+        Payload, queue and due time of one job change in one step. REFUSED means that the job does
+        not wait, or differs from `seen` or `seen_payload`. Limits of queues do not apply.
 
-        A ready job keeps its place in line, also in another queue; with a due time it leaves the
-        line. A job that becomes ready goes to the end of the line, and one that was held returns to
-        its old place. Unique and idempotency keys stay as they are. A repeated call returns REFUSED
-        when `seen` or `seen_payload` no longer match; without them, it changes nothing more, except
-        that a due time is counted from the repeat on."""
+        The place in line:
+
+        - A ready job keeps its place, also in another queue, unless it gets a due time.
+        - A held job keeps its hold, unless `run_in_ms` is given. With 0 it returns to its place.
+        - A scheduled or retrying job with `run_in_ms` 0 goes to the end of the line. The next claim
+          holds a job of a paused task again.
+
+        Unique and idempotency keys stay. A repeated call returns REFUSED if the first call changed
+        what `seen` or `seen_payload` name. Otherwise the repeat has the same effect once more: a
+        new payload adds another entry to the history, and a due time counts from the repeat."""
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
         """Make dead or cancelled jobs ready again, with fresh budgets, if they are still as the

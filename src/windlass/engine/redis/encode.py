@@ -156,7 +156,9 @@ def of_outcomes(outcomes: Sequence[Outcome]) -> list[bytes]:
 
 
 def _details(outcome: Outcome) -> tuple[tuple[Event, object, object], bytes]:
-    """Encode the event of an outcome and two more fields, which only some events use."""
+    """Encode an outcome other than a success: its event, two words for the script, and the bytes to
+    store. The words depend on the event, as `ENDINGS` in `lib/finish.lua` takes them; False fills
+    a word that the event does not use."""
     match outcome:
         case Retried(delay_ms=delay_ms, error=error):
             return (Event.RETRY, delay_ms, False), error

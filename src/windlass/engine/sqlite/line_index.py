@@ -1,10 +1,15 @@
-"""The index of lines: find the line with the best job without reading the other lines.
+"""The index of lines, for workers that serve every queue.
 
-1. `refresh` updates the rows of a line; a transaction calls it for each line that it changed.
-2. `groups` lists the groups of lines that a worker may claim from. Inside a group, rows are sorted
-   by their first jobs, so the best line of a group is its first row.
-3. `best_jobs` merges the groups: it takes the first job of the best line, then that line competes
-   with its next job. So a claim reads only the lines that it takes jobs from.
+A line is a queue, or the sub-queue of its jobs that require the same labels. The table `lines` has
+a row for each line with ready jobs: the rank and the place of its first job. So a claim finds the
+best job without reading every line.
+
+1. `refresh` updates the rows of one line. A transaction calls it for each line that it changed.
+2. `groups` lists the groups of lines that a worker may claim from. The lines of a group require the
+   same labels and age at the same rate, so their ranks can be compared in the table: the first row
+   of a group is its best line.
+3. `best_jobs` merges the groups. It takes the first job of the best line, then compares the next
+   job of that line with the other lines, until it has enough jobs.
 """
 
 from __future__ import annotations

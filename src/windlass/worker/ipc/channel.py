@@ -201,13 +201,14 @@ class BufferedChannel(Channel[Incoming]):
         self._unsent = bytearray()
 
     def send(self, message: msgspec.Struct) -> None:
-        """Send or buffer a message. Raises `OSError` when the other side is gone, and when the
-        buffer is full: then no part of the message is sent."""
+        """Send a message, or buffer the part that the socket does not take. Raises `OSError` if the
+        child is gone. Raises `BlockingIOError` if the buffer is full, and then sends no part of the
+        message: half a line would corrupt the next message."""
         line = msgspec.json.encode(message) + b"\n"
         if len(self._unsent) + len(line) > MOST_UNSENT:
             self.flush()
             if len(self._unsent) + len(line) > MOST_UNSENT:
-                raise BlockingIOError("The other side does not read.")
+                raise BlockingIOError("The buffer is full: the child does not read.")
         self._unsent += line
         self.flush()
 

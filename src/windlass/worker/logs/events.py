@@ -163,7 +163,7 @@ class LogEvent(StrEnum):
     LIFESPAN_ENDED = "lifespan ended unexpectedly, draining this child"
     # sessions and the engine
     SESSION_CLOSED = (
-        "session %s closed: %s charged a crash, %d to run alone, %d given back",
+        "closed session %s: charged %s with a crash, marked %d to run alone, released %d",
         "session crashed suspected released",
     )
     DEAD_WORKER_ENDED = (

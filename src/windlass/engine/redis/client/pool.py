@@ -130,8 +130,9 @@ class Link:
             ) from error
 
     def read(self, budget: TimeBudget) -> Any:
-        """Read the next reply; return an error reply as an exception. All work that can be done
-        after the wait is done after it: until then, the server may lack a processor."""
+        """Read the next reply; return an error reply as an exception. Bookkeeping happens after the
+        bytes have arrived, not before: on a machine with few cores, work of this process delays a
+        server on the same machine."""
         reader = self._reader
         if (reply := reader.gets()) is False:
             came = self._receive()
@@ -140,7 +141,7 @@ class Link:
             if (reply := reader.gets()) is False:
                 reply = self._read_on(budget)
         if isinstance(reply, redis.exceptions.ConnectionError):
-            raise reply  # it has no other information
+            raise reply  # the server closes the connection, as with too many clients
         return reply
 
     def _read_on(self, budget: TimeBudget) -> Any:
