@@ -3,7 +3,8 @@
 1. `resolve` turns an annotation, also one given as text, into a type.
 2. `traits_of` finds the properties of that type that decide how values are compared, and refuses
    types that cannot be rebuilt from JSON.
-3. `describe` formats an annotation like source code.
+3. `exact_types` finds the types whose values always survive the round trip.
+4. `describe` formats an annotation like source code.
 
 msgspec rebuilds values. Paths and pydantic models are supported in addition. Models are recognised
 by their methods, so that this module never imports pydantic.
@@ -17,6 +18,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 import msgspec.inspect as described
@@ -27,6 +29,18 @@ from windlass.errors import AnnotationError
 _OPEN: Final = (described.AnyType, described.RawType)
 _EXACT: Final = (described.DateTimeType, described.DecimalType, described.TimeType)
 _SETS: Final = (described.SetType, described.FrozenSetType)
+#: Annotations for which the exact type of a value proves that the value comes back. An annotation
+#: with a constraint (`Meta(max_length=10)`) is not equal to any of them.
+_EXACT_TYPES: Final[tuple[tuple[described.Type, frozenset[type]], ...]] = (
+    (described.NoneType(), frozenset({type(None)})),
+    (described.BoolType(), frozenset({bool})),
+    (described.IntType(), frozenset({int})),
+    (described.FloatType(), frozenset({float})),
+    (described.StrType(), frozenset({str})),
+    (described.BytesType(), frozenset({bytes})),
+    (described.UUIDType(), frozenset({UUID})),
+    (described.AnyType(), frozenset({type(None), bool, int, float, str})),
+)
 
 
 def resolve(annotation: object, function: Callable[..., object]) -> Any:
@@ -65,6 +79,15 @@ def traits_of(annotation: Any) -> Traits:
         has_forms=any(isinstance(node, _SETS) or _has_plain_defaults(node) for node in nodes),
         has_datetimes=any(isinstance(node, described.DateTimeType) for node in nodes),
     )
+
+
+def exact_types(annotation: Any) -> frozenset[type]:
+    """The types whose values come back equal and with the same type, whatever the value is. The
+    exceptions show in the encoded bytes: see `CallCodec.encode`."""
+    root = described.type_info(annotation)
+    members = root.types if isinstance(root, described.UnionType) else (root,)
+    proven = [types for member in members for node, types in _EXACT_TYPES if node == member]
+    return frozenset().union(*proven) if len(proven) == len(members) else frozenset()
 
 
 def is_path(kind: type) -> bool:

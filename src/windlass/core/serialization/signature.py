@@ -66,6 +66,13 @@ class Slot:
         except AnnotationError as error:
             raise EncodeError(str(error), task=self.task, parameter=self.name) from error
 
+    def proves(self, kind: object) -> bool:
+        """Whether every value of exactly this type survives the round trip."""
+        try:
+            return kind in self._codec.exact_types
+        except AnnotationError:  # a pickle does not need the annotation
+            return False
+
     def decode(self, encoded: bytes | msgspec.Raw, key: str = "") -> object:
         """Rebuild a value by the annotation."""
         try:

@@ -8,7 +8,8 @@ A `ValueCodec` is made once per annotation. To encode a value the codec
 3. reads the value back with the decoder that the worker will use;
 4. refuses a value that this changes (see `windlass.core.serialization.round_trip` for the rule).
 
-So an unsupported value fails at the caller, not in a worker an hour later.
+So an unsupported value fails at the caller, not in a worker an hour later. Steps 2 to 4 are not
+needed for a value of exactly one of the `exact_types`: its type proves that it comes back.
 
 `normal` converts stored bytes to JSON that is the same for all forms of an equal value: an int for
 a float, a UUID in capitals, omitted fields.
@@ -31,7 +32,7 @@ from typing import Any, Final
 
 import msgspec
 
-from windlass.core.serialization.annotations import describe, traits_of
+from windlass.core.serialization.annotations import describe, exact_types, traits_of
 from windlass.core.serialization.round_trip import difference, equal, find, in_one_form
 from windlass.core.serialization.wire import (
     JSON,
@@ -81,6 +82,8 @@ class ValueCodec:
         with _learning:
             self._decode = _decoder(annotation, wire)
             self._traits = traits_of(annotation)
+            #: The types whose values need no check.
+            self.exact_types = exact_types(annotation)
         self._has_forms = self._traits.has_forms
         self._compares = not (lenient and self._traits.is_open)
 
