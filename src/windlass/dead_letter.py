@@ -151,9 +151,9 @@ def _read(engine: Engine, job_id: str) -> JobRecord | Unreadable | None:
 
 def _loggable_call(record: JobRecord) -> str:
     with suppress(DecodeError):
-        envelope = unpack(record.payload)
+        envelope = unpack(record.payload, record.task)
         if envelope.seal == Seal.ENCRYPTED or envelope.codec == "pickle":
-            return f"({describe_unreadable(record.payload)})"
+            return f"({describe_unreadable(record.payload, record.task)})"
     return PLAIN.call_text(record.payload, record.task)
 
 

@@ -371,7 +371,7 @@ def headers_of(record: JobRecord) -> Mapping[str, str]:
     if b'"headers"' not in record.payload:
         return {}
     try:
-        return unpack(record.payload).headers
+        return unpack(record.payload, record.task).headers
     except DecodeError:
         return {}
 

@@ -43,7 +43,7 @@ from windlass.core.ids import check_id, new_id
 from windlass.core.queues.labels import line_of
 from windlass.core.retry import Retry
 from windlass.core.serialization.codec import CallCodec, check_size
-from windlass.core.serialization.envelope import TAIL, VERSION, Envelope, Overrides, head_of
+from windlass.core.serialization.envelope import VERSION, Envelope, Overrides
 from windlass.core.unique import Unique
 from windlass.engine.contract import BATCH, BATCH_BYTES, NewJob, UniqueKey
 from windlass.errors import InvalidTask, TaskNotIncluded
@@ -371,7 +371,7 @@ class Task(Generic[P, R_co]):
         headers = choices.headers if enqueue_call is None else read_headers(enqueue_call.headers)
         packing, limit = app.packing, app.settings.max_payload
         if packing.is_plain and not headers and self._chosen is NO_CHOICES:
-            payload = head_of(self.name) + call + TAIL  # equal to pack_call, but faster
+            payload = call  # equal to pack_call, but faster
         else:
             envelope = _envelope(self.name, codec.mark, call, self._chosen, headers)
             payload = packing.pack_call(envelope)

@@ -139,7 +139,7 @@ def test_a_call_made_before_is_stored_by_the_codec_of_the_app(
             assert again.result() == 7
         [record] = packed.engine.get([job.id])
         assert record is not None
-        assert unpack(record.payload).codec == "msgpack"
+        assert unpack(record.payload, record.task).codec == "msgpack"
 
 
 def test_a_task_declared_later_is_included_at_once(app: Windlass, billing: Tasks) -> None:

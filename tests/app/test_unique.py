@@ -28,7 +28,7 @@ def declare(app: Windlass, unique: Unique) -> Task[..., Any]:
 def stored_call(app: Windlass, id: str) -> Any:
     (record,) = app.engine.get([id])
     assert record is not None
-    return decode_json(bytes(unpack(record.payload).call))
+    return decode_json(bytes(unpack(record.payload, record.task).call))
 
 
 def test_the_existing_job_is_given(app: Windlass, hand: Hand) -> None:

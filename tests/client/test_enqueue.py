@@ -67,9 +67,8 @@ def note_puts(app: Windlass, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def stored_calls(app: Windlass) -> list[Any]:
     """The arguments of all jobs that are ready, in the order in which they would start."""
     claims = claim_jobs(app.engine, "reader.1.0000", new_nonce(1), Plan(), 10_000).claims
-    return [
-        app.tasks[claim.task].codec.decode(bytes(unpack(claim.payload).call)) for claim in claims
-    ]
+    calls = [(claim.task, unpack(claim.payload, claim.task).call) for claim in claims]
+    return [app.tasks[task].codec.decode(bytes(call)) for task, call in calls]
 
 
 # -------------------------------------------------------------------------------------------- one
@@ -155,7 +154,7 @@ def test_a_job_stores_only_what_its_caller_chose(app: Windlass) -> None:
     def chosen(job: Job[None]) -> Any:
         (record,) = app.engine.get([job.id])
         assert record is not None
-        return unpack(record.payload).options
+        return unpack(record.payload, record.task).options
 
     plain = chosen(work.enqueue())
     assert (plain.retry, plain.result_ttl_ms, plain.timeout_ms) == (None, None, None)

@@ -102,15 +102,17 @@ class Packing:
         """The stored bytes of an envelope. With `repeatable` the bytes are deterministic."""
         if not self._seals:
             return pack(envelope)
-        return self._seal_call(envelope, self._seal_of(envelope.codec), repeatable=repeatable)
+        return self._seal_call(
+            envelope, self._seal_of(envelope.codec, envelope.task), repeatable=repeatable
+        )
 
     def pack_changed_call(self, envelope: Envelope, old: bytes) -> bytes:
         """The stored bytes of an envelope that replaces `old`, the payload of a job."""
-        return self._seal_call(envelope, self._seal_of(envelope.codec, old))
+        return self._seal_call(envelope, self._seal_of(envelope.codec, envelope.task, old))
 
     def unpack_call(self, payload: bytes, task: str) -> Envelope:
         """The envelope of a job of this task, with the call still encoded by its codec."""
-        envelope = unpack(payload)
+        envelope = unpack(payload, task)
         if not envelope.seal and envelope.codec == "json":
             return envelope
         self._require_codec(envelope.codec, envelope.seal)
@@ -128,7 +130,7 @@ class Packing:
         """The stored bytes of the result of the call in `payload`."""
         if codec == "json" and self._ring is None:
             return result
-        seal = self._seal_of(codec, payload)
+        seal = self._seal_of(codec, task, payload)
         if codec == "json" and seal is Seal.NONE:
             return result
         return self._pack("result", codec, seal, result, task, job_id)
@@ -146,7 +148,7 @@ class Packing:
     ) -> bytes:
         """The stored bytes of a failure. If encrypted, only the type of the error stays readable:
         messages and tracebacks can contain values."""
-        if not self._encrypts and not self._follows_encrypted(payload):
+        if not self._encrypts and not self._follows_encrypted(payload, task):
             return text.pack()
         from base64 import b64encode  # needed only for encrypted failures
 
@@ -232,18 +234,18 @@ class Packing:
 
     # ----------------------------------------------------------------------------------- inside
 
-    def _seal_of(self, codec: str, payload: bytes = b"") -> Seal:
-        if self._encrypts or self._follows_encrypted(payload):
+    def _seal_of(self, codec: str, task: str, payload: bytes = b"") -> Seal:
+        if self._encrypts or self._follows_encrypted(payload, task):
             return Seal.ENCRYPTED
         return Seal.SIGNED if codec == "pickle" else Seal.NONE
 
-    def _follows_encrypted(self, payload: bytes) -> bool:
+    def _follows_encrypted(self, payload: bytes, task: str) -> bool:
         """Whether a stored call is encrypted. Always False without a secret: such an app cannot
         read encrypted calls."""
         if self._ring is None or not is_framed(payload):
             return False
         try:
-            return unpack(payload).seal == Seal.ENCRYPTED
+            return unpack(payload, task).seal == Seal.ENCRYPTED
         except DecodeError:
             return False
 
@@ -306,9 +308,9 @@ def _is_sealed(failure: Failure) -> bool:
 PLAIN: Final = Packing()
 
 
-def describe_unreadable(payload: bytes) -> str:
+def describe_unreadable(payload: bytes, task: str) -> str:
     """Why a stored call cannot be shown, or "" if it can be."""
-    envelope = unpack(payload)
+    envelope = unpack(payload, task)
     return _describe(envelope.codec, envelope.seal, envelope.key)
 
 

@@ -121,6 +121,8 @@ def test_a_job_of_an_unknown_task_is_kept(yard: Yard) -> None:
 
 UNDECODABLE = [
     b"\xff\x00 not json",
+    b'{"args":["x",[]}',
+    b'{"args":[1,2]}',
     b'{"version":1,"task":"plain","call":{"args":[1,2]}}',
     b'{"version":1,"task":"plain","call":{"args":["x",[]]},"options":{"retry":{"no":1}}}',
 ]

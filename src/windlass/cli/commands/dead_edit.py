@@ -118,7 +118,8 @@ def _require_readable(app: Windlass, record: JobRecord, *, is_whole: bool) -> No
 def _stored_call(record: JobRecord) -> dict[str, Any]:
     """Return the stored call; empty if the bytes are not a call."""
     try:
-        return msgspec.json.decode(unpack(record.payload).call, type=dict[str, Any])
+        envelope = unpack(record.payload, record.task)
+        return msgspec.json.decode(envelope.call, type=dict[str, Any])
     except (DecodeError, msgspec.DecodeError):
         return {}
 

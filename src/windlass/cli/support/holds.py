@@ -47,16 +47,16 @@ def why_held(record: JobRecord, fleet: Sequence[WorkerInfo]) -> str | None:
         return why_paused(record.task)
     if not is_unroutable(record):
         return None
-    return _why_sealed(record.payload, fleet) or held_because(record) or _NOT_UNDERSTOOD
+    return _why_sealed(record, fleet) or held_because(record) or _NOT_UNDERSTOOD
 
 
 def why_paused(task: str) -> str:
     return f"the task is paused, and `{program()} task resume {task}` resumes it"
 
 
-def _why_sealed(payload: bytes, fleet: Iterable[WorkerInfo]) -> str:
+def _why_sealed(record: JobRecord, fleet: Iterable[WorkerInfo]) -> str:
     try:
-        envelope = unpack(payload)
+        envelope = unpack(record.payload, record.task)
     except DecodeError:
         return ""
     if not envelope.seal or any(envelope.key in worker.keys for worker in fleet):

@@ -109,8 +109,8 @@ def call_text(record: JobRecord) -> str:
 def _call_of(record: JobRecord) -> tuple[msgspec.Raw | None, str | None]:
     try:
         payload = PLAIN.reveal(record).payload  # an app with the keys has already decrypted it
-        problem = describe_unreadable(payload)
-        return (None, problem) if problem else (unpack(payload).call, None)
+        problem = describe_unreadable(payload, record.task)
+        return (None, problem) if problem else (unpack(payload, record.task).call, None)
     except DecodeError as error:
         return None, f"undecodable: {error}"
 

@@ -1,9 +1,13 @@
-"""The envelope of a stored call: versioned JSON, opaque to engines.
+"""The stored form of a call, opaque to engines: a bare call, or a call in an envelope.
 
-    {"version":1,"task":"media.resize","call":{"args":["cat.jpg",[100]]}}
+    {"args":["cat.jpg",[100]]}
+    {"version":1,"task":"media.resize","call":{"args":["cat.jpg",[100]]},"headers":{"tenant":"a"}}
 
-`pack` writes an envelope, and `unpack` reads it. `headers` and `options` follow if the caller gave
-some. Without them only the call differs between jobs of a task: `head_of(task)`, the call, `TAIL`.
+`pack` writes it, and `unpack` reads it. A JSON call without headers and options is stored bare: the
+record of the job has the name of the task, so the reader passes the name. Any other call has an
+envelope, which is versioned JSON. The first key distinguishes them: a bare call starts with `args`
+or `kwargs`, or is `{}`, and an envelope starts with `version`. Earlier versions of windlass wrote
+an envelope for every call.
 
 A call that is not JSON, or is signed or encrypted, is the body of a frame (`frame.py`): the
 envelope is the line of the frame, has null for the call, and names codec, seal and key.
@@ -15,7 +19,6 @@ without a version have version 1.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -41,8 +44,9 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True):
 
 NO_OVERRIDES: Final = Overrides()
 _NO_CALL: Final = msgspec.Raw(b"null")
-#: The bytes after a call without headers and options.
-TAIL: Final = b"}"
+#: The beginning of a bare call, and a bare call without arguments.
+_BARE: Final = (b'{"args":', b'{"kwargs":')
+_NO_ARGUMENTS: Final = b"{}"
 
 
 class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -66,21 +70,24 @@ class _EnvelopeVersion(msgspec.Struct):
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Envelope).decode
 _decode_version: Final = msgspec.json.Decoder(_EnvelopeVersion).decode
+_check_json: Final = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def is_bare(packed: bytes) -> bool:
+    """Whether a stored call has no envelope."""
+    return packed.startswith(_BARE) or packed == _NO_ARGUMENTS
 
 
 def pack(envelope: Envelope) -> bytes:
-    """Encode an envelope. The same envelope always gives the same bytes."""
+    """Encode an envelope, or its call alone if there is nothing else to store. The same envelope
+    always gives the same bytes."""
     if envelope.options is not NO_OVERRIDES and envelope.options == NO_OVERRIDES:
         envelope = msgspec.structs.replace(envelope, options=NO_OVERRIDES)
     if envelope.codec == "json":
-        return _encode(envelope)
+        is_plain = not (envelope.headers or envelope.options is not NO_OVERRIDES or envelope.seal)
+        call = bytes(envelope.call)
+        return call if is_plain and is_bare(call) else _encode(envelope)
     return frame.frame(pack_line(envelope), bytes(envelope.call))
-
-
-@lru_cache(maxsize=1024)
-def head_of(task: str) -> bytes:
-    """The bytes before the call in a JSON envelope of this task."""
-    return pack(Envelope(task=task, call=_NO_CALL)).removesuffix(bytes(_NO_CALL) + TAIL)
 
 
 def pack_line(envelope: Envelope) -> bytes:
@@ -89,12 +96,15 @@ def pack_line(envelope: Envelope) -> bytes:
     return _encode(replace(envelope, version=frame.VERSION, call=_NO_CALL))
 
 
-def unpack(packed: bytes) -> Envelope:
-    """Decode an envelope. A sealed call stays sealed. Raises `DecodeError` or `NewerFormat`."""
+def unpack(packed: bytes, task: str) -> Envelope:
+    """Decode an envelope, or make the envelope of a bare call, of a job of this task. A sealed call
+    stays sealed. Raises `DecodeError` or `NewerFormat`."""
     if len(packed) > 2 * _DEPTH and too_deep(packed, _DEPTH):
         if frame.is_framed(packed):
             return _unpack_framed(packed)
         raise DecodeError(f"the stored job is nested deeper than {_DEPTH} levels, or cut off")
+    if is_bare(packed):
+        return _unpack_bare(packed, task)
     try:
         envelope = _decode(packed)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -106,6 +116,13 @@ def unpack(packed: bytes) -> Envelope:
         frame.refuse_newer("the stored job was", envelope.version, VERSION)
         raise DecodeError(f"the stored job says format {envelope.version}, which never existed")
     return envelope
+
+
+def _unpack_bare(packed: bytes, task: str) -> Envelope:
+    try:
+        return Envelope(version=VERSION, task=task, call=_check_json(packed))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(f"the stored job is not a call: {error}") from error
 
 
 def _unpack_framed(packed: bytes) -> Envelope:
