@@ -20,6 +20,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, Unpack
 
 from windlass.client.enqueue import store_many
+from windlass.client.job_builder import Chunk
 from windlass.client.options import read_queue
 from windlass.client.payloads import Packing
 from windlass.client.results import ResultWaiters
@@ -353,7 +354,7 @@ class Windlass(Registrar):
         """`enqueue_many`, for coroutines."""
         return await arun(self, store_many(self, self._chunks(calls)))
 
-    def _chunks(self, calls: object) -> Iterator[list[Call[Any]]]:
+    def _chunks(self, calls: object) -> Iterator[Chunk]:
         return chunks_of(calls, partial(read_call, self), "task.bind(...)")
 
     def queue_for(self, name: str, otherwise: str = DEFAULT_QUEUE) -> str:

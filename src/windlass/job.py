@@ -118,12 +118,19 @@ class Job(Generic[R_co]):
 
     __slots__ = ("_app", "_since", "created", "id", "task")
 
-    def __init__(self, app: Windlass, id: str, task: str | None, *, created: bool = False) -> None:
+    def __init__(
+        self,
+        app: Windlass,
+        id: str,
+        task: str | None,
+        created: bool = False,
+        since: float = 0.0,
+    ) -> None:
         self._app = app
         self.id = id
         self.task = task  # the name of its task; None when only the id is known
         self.created = created
-        self._since = time.monotonic() if created else 0.0  # the enqueue, if by this handle
+        self._since = since  # when the enqueue ended that returned this handle, or 0
 
     @twins
     def info(self) -> Steps[JobInfo]:

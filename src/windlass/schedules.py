@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import islice
@@ -118,7 +119,7 @@ class Schedules:
     def run_now(self, name: str) -> Steps[Job[Any]]:
         """Enqueue an additional run now, even while the schedule is paused."""
         job_id, task = yield from act(_run_now, name)
-        return Job(self._app, job_id, task, created=True)
+        return Job(self._app, job_id, task, created=True, since=time.monotonic())
 
     @twins
     def remove(self, name: str) -> Steps[None]:

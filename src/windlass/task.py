@@ -31,24 +31,20 @@ from typing import (
     overload,
 )
 
-import msgspec
-
 from windlass.client.enqueue import ENQUEUE, astore, store, store_many
-from windlass.client.options import NO_CHOICES, CallOptions, Choices, Moment, read_call_options
+from windlass.client.job_builder import DEFAULT_PRIORITY, Chunk, JobBuilder
+from windlass.client.options import NO_CHOICES, CallOptions, Choices, read_call_options
 from windlass.client.payloads import Codecs
 from windlass.context import Context
 from windlass.core import foreign_words
-from windlass.core.headers import check_bounds, read_headers
 from windlass.core.ids import check_id, new_id
-from windlass.core.queues.labels import line_of
 from windlass.core.retry import Retry
-from windlass.core.serialization.codec import CallCodec, check_size
-from windlass.core.serialization.envelope import VERSION, Envelope, Overrides
+from windlass.core.serialization.codec import CallCodec
 from windlass.core.unique import Unique
-from windlass.engine.contract import BATCH, BATCH_BYTES, NewJob, UniqueKey
+from windlass.engine.contract import BATCH, BATCH_BYTES, NewJob
 from windlass.errors import InvalidTask, TaskNotIncluded
 from windlass.job import Job
-from windlass.middleware import EnqueueCall, MiddlewareStack
+from windlass.middleware import MiddlewareStack
 from windlass.task_pause import pausing, resuming
 from windlass.twins import arun, run
 
@@ -80,18 +76,17 @@ R_co = TypeVar("R_co", covariant=True)
 #: limit leaves room for the envelope of each call.
 CHUNK_BYTES: Final = BATCH_BYTES * 3 // 4
 DEFAULT_QUEUE: Final = "default"
-DEFAULT_PRIORITY: Final = 0
 
 #: Names for other parts of windlass, which `dir(task)` leaves out.
 _INTERNAL: Final = frozenset(
     {
-        *("codec", "codecs", "declared_schedule", "entry", "home", "hooks", "is_async"),
+        *("builder", "codec", "codecs", "declared_schedule", "entry", "home", "hooks", "is_async"),
         *("runs_alone", "takes_context", "unfit_for_schedules"),
     }
 )
-_NO_MOMENT: Final = Moment()
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 _NO_HOOKS: Final[Mapping[str, JobHook]] = {}
+_NO_KEYWORDS: Final[Mapping[str, Any]] = {}
 
 
 class Home:
@@ -148,6 +143,7 @@ class Task(Generic[P, R_co]):
         self.hooks = hooks  # from on_success, on_retry and on_dead
         self._chosen = NO_CHOICES  # the options of using()
         self._choices = declared  # those options merged over the decorator's
+        self._builder: JobBuilder | None = None  # made on first use, when the task has an app
 
     # -------------------------------------------------------------------------------- options
 
@@ -163,6 +159,11 @@ class Task(Generic[P, R_co]):
     def codec(self) -> CallCodec:
         """The codec that encodes the calls of the task."""
         return self.home.codec
+
+    @property
+    def builder(self) -> JobBuilder:
+        """The builder of jobs with the options of this task."""
+        return self._builder or self._prepare()
 
     @property
     def queue(self) -> str:
@@ -213,25 +214,26 @@ class Task(Generic[P, R_co]):
 
         Raises `EncodeError`, `IdempotencyConflict`, `DuplicateJob`, `QueueFull`, and
         `EngineUnavailable` when the engine did not answer within `enqueue_timeout`."""
-        home = self.home
-        app, call = home.app or self.app, home.codec.encode(args, kwargs)
+        builder = self._builder or self._prepare()
+        app, call = builder.app, builder.encode(args, kwargs)
         if not app.enqueue_middleware:
-            return store(app, self._new_job(call))
-        enqueue_call = self._enqueue_call()
+            return store(app, builder.build(call))
+        enqueue_call = builder.enqueue_call()
         with MiddlewareStack(app.enqueue_middleware, enqueue_call, ENQUEUE):
-            job = enqueue_call.job = store(app, self._new_job(call, enqueue_call))
+            job = enqueue_call.job = store(app, builder.build(call, enqueue_call))
         return job
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """`enqueue`, for coroutines. Concurrent calls share a round trip.
 
         A call that is cancelled while it is awaited may or may not have been enqueued."""
-        app, call = self.app, self.codec.encode(args, kwargs)
+        builder = self._builder or self._prepare()
+        app, call = builder.app, builder.encode(args, kwargs)
         if not app.enqueue_middleware:
-            return await astore(app, self._new_job(call))
-        enqueue_call = self._enqueue_call()
+            return await astore(app, builder.build(call))
+        enqueue_call = builder.enqueue_call()
         with MiddlewareStack(app.enqueue_middleware, enqueue_call, ENQUEUE):
-            job = enqueue_call.job = await astore(app, self._new_job(call, enqueue_call))
+            job = enqueue_call.job = await astore(app, builder.build(call, enqueue_call))
         return job
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
@@ -353,74 +355,35 @@ class Task(Generic[P, R_co]):
         other.__dict__.update(self.__dict__)
         other._chosen = chosen.over(self._chosen)
         other._choices = chosen.over(self._choices)
+        other._builder = None
         return other
 
-    def _line(self) -> str:
-        """The sub-queue of the jobs: their queue, or a separate one if they require labels."""
-        choices = self._choices
-        queue = choices.queue or self.home.queue
-        return line_of(queue, choices.requires) if choices.requires else queue
-
-    def _enqueue_call(self) -> EnqueueCall:
-        return EnqueueCall(self.name, self.queue, self.priority, dict(self.headers))
-
-    def _new_job(self, call: bytes, enqueue_call: EnqueueCall | None = None) -> NewJob:
-        home, choices = self.home, self._choices
-        app, codec = home.app or self.app, home.codec
-        unique = None if self.unique is None else self._unique_key(call, self.unique)
-        headers = choices.headers if enqueue_call is None else read_headers(enqueue_call.headers)
-        packing, limit = app.packing, app.settings.max_payload
-        if packing.is_plain and not headers and self._chosen is NO_CHOICES:
-            payload = call  # equal to pack_call, but faster
-        else:
-            envelope = _envelope(self.name, codec.mark, call, self._chosen, headers)
-            payload = packing.pack_call(envelope)
-        if len(payload) > limit:
-            check_size(payload, limit, f"The call of {self.name}")
-        run_after = choices.run_after or _NO_MOMENT
-        expires = choices.expires or _NO_MOMENT
-        queue = self._line() if choices.requires else choices.queue or home.queue
-        return NewJob(
-            id=app.engine.new_id(
-                self.name, queue, choices.idempotency_key, unique.key if unique else None
-            ),
-            task=self.name,
-            queue=queue,
-            payload=payload,
-            priority=choices.priority or DEFAULT_PRIORITY,
-            run_after_ms=run_after.at_ms,
-            run_in_ms=run_after.in_ms or 0,
-            expires_ms=expires.at_ms,
-            expires_in_ms=expires.in_ms,
-            idempotency_key=choices.idempotency_key,
-            fingerprint=packing.digest(codec.plain(call)) if choices.idempotency_key else "",
-            unique=unique,
+    def _prepare(self) -> JobBuilder:
+        home = self.home
+        builder = self._builder = JobBuilder(
+            self.app,
+            self.name,
+            home.codec,
+            home.queue,
+            unique=self.unique,
+            choices=self._choices,
+            chosen=self._chosen,
         )
-
-    def _unique_key(self, call: bytes, unique: Unique) -> UniqueKey:
-        return UniqueKey(
-            key=self.app.packing.digest(self.codec.identity(call, unique.by)),
-            until=unique.until,
-            period_ms=unique.period_ms,
-            on_conflict=unique.on_conflict,
-        )
+        return builder
 
     def entry(self, call: bytes, schedule: Cron | Every) -> ScheduleEntry:
         """The stored entry of a schedule that makes this call."""
         from windlass.core.schedules.state import ScheduleEntry
 
-        choices, expires = self._choices, self._choices.expires or _NO_MOMENT
-        chosen = _envelope(self.name, self.codec.mark, call, self._chosen, choices.headers)
-        # Deterministic bytes: declaring the same schedule again must not change it.
-        envelope = self.app.packing.pack_call(chosen, repeatable=True)
-        check_size(envelope, self.app.settings.max_payload, f"The call of {self.name}")
+        builder, expires = self.builder, self._choices.expires
         return ScheduleEntry(
             schedule=schedule,
             task=self.name,
-            queue=self._line(),
-            envelope=envelope,
-            priority=choices.priority or DEFAULT_PRIORITY,
-            expires_in_ms=expires.in_ms,
+            queue=builder.line,
+            # Deterministic bytes: declaring the same schedule again must not change it.
+            envelope=builder.pack(call, repeatable=True),
+            priority=self.priority,
+            expires_in_ms=None if expires is None else expires.in_ms,
         )
 
     def unfit_for_schedules(self) -> str | None:
@@ -438,7 +401,7 @@ class Task(Generic[P, R_co]):
         chosen = next((name for name, value in given.items() if value is not None), None)
         return None if chosen is None else f"{chosen} is for a single call. Leave out {chosen}"
 
-    def _chunks(self, calls: object) -> Iterator[list[Call[Any]]]:
+    def _chunks(self, calls: object) -> Iterator[Chunk]:
         if self._chosen.idempotency_key is not None:
             raise TypeError(
                 "An idempotency key stands for one call, and enqueue_many makes many: give each "
@@ -446,9 +409,10 @@ class Task(Generic[P, R_co]):
             )
         return chunks_of(calls, self._own_call, f"{self.name}.bind(...), or tuples of arguments")
 
-    def _own_call(self, call: object) -> Call[R_co]:
+    def _own_call(self, call: object) -> tuple[JobBuilder, bytes]:
         if isinstance(call, tuple):
-            return Call(self, self.codec.encode(call, {}))
+            builder = self._builder or self._prepare()
+            return builder, builder.encode(call, _NO_KEYWORDS)
         if not isinstance(call, Call):
             _refuse_call(call, f"{self.name}.bind(...), or tuples of arguments", f"({call!r},)")
         if call.task.app is not self.app or call.task.name != self.name:
@@ -456,7 +420,7 @@ class Task(Generic[P, R_co]):
                 f"enqueue_many of {self.name} found a call of {call.task.name}: enqueue calls of "
                 "several tasks with app.enqueue_many(...)."
             )
-        return Call(self._with(call.task._chosen), call.encoded)
+        return self._with(call.task._chosen).builder, call.encoded
 
     if not TYPE_CHECKING:  # for a checker there is no such attribute
 
@@ -501,11 +465,8 @@ class Call(Generic[R_co]):
             self._codec, self._encoded = codec, codec.encode(args, kwargs)
         return self._encoded
 
-    def enqueue_call(self) -> EnqueueCall:
-        return self.task._enqueue_call()
-
-    def new_job(self, enqueue_call: EnqueueCall | None = None) -> NewJob:
-        return self.task._new_job(self.encoded, enqueue_call)
+    def new_job(self) -> NewJob:
+        return self.task.builder.build(self.encoded)
 
     def __repr__(self) -> str:
         shown = self.encoded[:200].decode("utf-8", "replace")
@@ -515,23 +476,30 @@ class Call(Generic[R_co]):
 
 
 def chunks_of(
-    calls: object, read: Callable[[object], Call[Any]], expected: str
-) -> Iterator[list[Call[Any]]]:
-    """Split the calls of `enqueue_many` into chunks."""
+    calls: object, read: Callable[[object], tuple[JobBuilder, bytes]], expected: str
+) -> Iterator[Chunk]:
+    """Split the calls of `enqueue_many` into chunks. `read` gives the builder and the encoded call
+    of each."""
     if isinstance(calls, str | bytes | Mapping | Call) or not isinstance(calls, Iterable):
         _refuse_all(calls, expected)
-    chunk: list[Call[Any]] = []
-    size = 0
+    chunk: Chunk = []
+    run: list[bytes] = []
+    last: JobBuilder | None = None
+    number = size = 0
     for given in calls:
-        call = read(given)
-        size += len(call._encoded)
-        if size > CHUNK_BYTES and chunk:
+        builder, encoded = read(given)
+        size += len(encoded)
+        if size > CHUNK_BYTES and number:
             yield chunk
-            chunk, size = [], len(call._encoded)
-        chunk.append(call)
-        if len(chunk) == BATCH:
+            chunk, last, number, size = [], None, 0, len(encoded)
+        if builder is not last:
+            last, run = builder, []
+            chunk.append((builder, run))
+        run.append(encoded)
+        number += 1
+        if number == BATCH:
             yield chunk
-            chunk, size = [], 0
+            chunk, last, number, size = [], None, 0, 0
     if chunk:
         yield chunk
 
@@ -559,8 +527,8 @@ def _refuse_call(call: object, expected: str, instead: str) -> NoReturn:
     raise TypeError(f"enqueue_many expects calls made by {expected}, found {call!r}: {advice}.")
 
 
-def read_call(app: Windlass, call: object) -> Call[Any]:
-    """Check that this is a call of a task of this app, and return it."""
+def read_call(app: Windlass, call: object) -> tuple[JobBuilder, bytes]:
+    """Check that this is a call of a task of this app. Return its builder and its encoded form."""
     if not isinstance(call, Call):
         _refuse_call(call, "task.bind(...)", "task.bind(...) for each call")
     if call.task.app is not app:
@@ -568,7 +536,7 @@ def read_call(app: Windlass, call: object) -> Call[Any]:
             f"enqueue_many found a call of {call.task.name}, which is a task of another app: "
             "enqueue it with that app."
         )
-    return call
+    return call.task.builder, call.encoded
 
 
 def _checked_unique(unique: Unique | None, codec: CallCodec) -> Unique | None:
@@ -577,23 +545,6 @@ def _checked_unique(unique: Unique | None, codec: CallCodec) -> Unique | None:
     if mismatch:
         raise InvalidTask(f"The unique key cannot be made: {mismatch}. Fix Unique(by=...).")
     return unique
-
-
-def _envelope(
-    task: str, codec: str, call: bytes, chosen: Choices, headers: Mapping[str, str] | None
-) -> Envelope:
-    raw = msgspec.Raw(call)
-    if headers:
-        check_bounds(headers)  # the task's and the caller's headers, merged
-    elif chosen.retry is None and chosen.result_ttl_ms is None and chosen.timeout_ms is None:
-        return Envelope(version=VERSION, task=task, call=raw, codec=codec)
-    overrides = Overrides(
-        retry=None if chosen.retry is None else chosen.retry.to_data(),
-        result_ttl_ms=chosen.result_ttl_ms,
-        timeout_ms=chosen.timeout_ms,
-    )
-    headers = dict(headers or ())
-    return Envelope(task=task, call=raw, headers=headers, options=overrides, codec=codec)
 
 
 def task_without_code(app: Windlass, name: str) -> Task[..., Any]:

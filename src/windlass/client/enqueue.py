@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from windlass.client.job_builder import Chunk
 from windlass.core.queues.labels import queue_of
 from windlass.engine.contract import Engine, NewJob, Placed, PutCode
 from windlass.errors import DuplicateJob, EngineUnavailable, IdempotencyConflict, QueueFull
@@ -25,7 +26,6 @@ from windlass.twins import Pause, Steps, arun, ask, run, verb
 
 if TYPE_CHECKING:
     from windlass.app import Windlass
-    from windlass.task import Call
 
 #: The name of an enqueue in notes on errors.
 ENQUEUE: Final = "the enqueue"
@@ -38,6 +38,8 @@ GROWTH: Final = 1.5
 LONGEST_S: Final = 0.25
 
 _REFUSED: Final = (PutCode.CONFLICT, PutCode.DUPLICATE, PutCode.FULL)
+#: The answers after which a job may be put again.
+_REPEATED: Final = frozenset({PutCode.CONFLICT, PutCode.FULL})
 
 
 # --------------------------------------------------------------------------------------------- one
@@ -52,7 +54,7 @@ def store(app: Windlass, job: NewJob) -> Job[Any]:
     except EngineUnavailable as error:
         error.add_note(_delivery_note(jobs[0], error))
         raise
-    return _to_handle(app, job, placed)
+    return _to_handle(app, job, placed, time.monotonic())
 
 
 async def astore(app: Windlass, job: NewJob) -> Job[Any]:
@@ -64,39 +66,42 @@ async def astore(app: Windlass, job: NewJob) -> Job[Any]:
     except EngineUnavailable as error:
         error.add_note(_delivery_note(jobs[0], error))
         raise
-    return _to_handle(app, job, placed)
+    return _to_handle(app, job, placed, time.monotonic())
 
 
 # -------------------------------------------------------------------------------------------- many
 
 
-def store_many(app: Windlass, chunks: Iterable[Sequence[Call[Any]]]) -> Steps[list[Job[Any]]]:
+def store_many(app: Windlass, chunks: Iterable[Chunk]) -> Steps[list[Job[Any]]]:
     handles: list[Job[Any]] = []
     with _note_stored_count(handles):
         for chunk in chunks:
             with _with_middleware(app, chunk) as (jobs, stored):
-                first = yield from _put(jobs)
-                with _maybe_stored():
-                    placed = yield from _retry_refused(app, jobs, first)
+                placed = yield from _put(jobs)
+                if not _REPEATED.isdisjoint([one.code for one in placed]):
+                    with _maybe_stored():
+                        placed = yield from _retry_refused(app, jobs, placed)
                 _collect(app, jobs, placed, handles, stored)
     return handles
 
 
 @contextmanager
 def _with_middleware(
-    app: Windlass, chunk: Sequence[Call[Any]]
+    app: Windlass, chunk: Chunk
 ) -> Iterator[tuple[list[NewJob], Sequence[EnqueueCall]]]:
     """Enter the middleware for each call of a chunk; yield the jobs and their `EnqueueCall`s."""
     if not app.enqueue_middleware:
-        yield [call.new_job() for call in chunk], ()
+        yield [job for builder, calls in chunk for job in builder.build_all(calls)], ()
         return
-    enqueue_call = [call.enqueue_call() for call in chunk]
+    entered = [
+        (builder, call, builder.enqueue_call()) for builder, calls in chunk for call in calls
+    ]
     with ExitStack() as stack:
-        for one in enqueue_call:
+        for _, _, one in entered:
             stack.enter_context(MiddlewareStack(app.enqueue_middleware, one, ENQUEUE))
         yield (
-            [call.new_job(one) for call, one in zip(chunk, enqueue_call, strict=True)],
-            enqueue_call,
+            [builder.build(call, one) for builder, call, one in entered],
+            [one for _, _, one in entered],
         )
 
 
@@ -107,13 +112,19 @@ def _collect(
     handles: list[Job[Any]],
     enqueue_call: Sequence[EnqueueCall],
 ) -> None:
-    pairs = list(enumerate(zip(jobs, placed, strict=True)))
-    # Conflicts are raised last: the note on the error must count all stored jobs.
-    for at, (job, one) in sorted(pairs, key=lambda pair: pair[1][1].code in _REFUSED):
-        handle = _to_handle(app, job, one)
+    since, refused = time.monotonic(), None
+    calls: Sequence[EnqueueCall | None] = enqueue_call or [None] * len(jobs)
+    for job, one, call in zip(jobs, placed, calls, strict=True):
+        if one.code in _REFUSED:
+            refused = refused or (job, one)
+            continue
+        handle = _to_handle(app, job, one, since)
         handles.append(handle)
-        if enqueue_call:
-            enqueue_call[at].job = handle
+        if call is not None:
+            call.job = handle
+    # Raised last: the note on the error must count all stored jobs.
+    if refused is not None:
+        raise _refusal(app, *refused)
 
 
 @contextmanager
@@ -232,16 +243,23 @@ def _is_unbound(job: NewJob) -> bool:
 # ------------------------------------------------------------------------------------- the verdict
 
 
-def _to_handle(app: Windlass, job: NewJob, placed: Placed) -> Job[Any]:
+def _to_handle(app: Windlass, job: NewJob, placed: Placed, since: float) -> Job[Any]:
+    """The handle on a stored job. `since` is the end of the enqueue."""
+    if placed.code is PutCode.CREATED:
+        return Job(app, placed.id, job.task, True, since)
+    if placed.code in _REFUSED:
+        raise _refusal(app, job, placed)
+    return Job(app, placed.id, job.task)
+
+
+def _refusal(app: Windlass, job: NewJob, placed: Placed) -> Exception:
     if placed.code is PutCode.CONFLICT:
-        raise IdempotencyConflict(job.task, job.idempotency_key or "", placed.id)
+        return IdempotencyConflict(job.task, job.idempotency_key or "", placed.id)
     if placed.code is PutCode.DUPLICATE:
-        raise DuplicateJob(job.task, placed.id)
-    if placed.code is PutCode.FULL:
-        settings = app.settings
-        waited_ms = settings.enqueue_timeout_ms if settings.when_full == "block" else 0
-        raise QueueFull(queue_of(job.queue), job.task, waited_ms / 1000)
-    return Job(app, placed.id, job.task, created=placed.code is PutCode.CREATED)
+        return DuplicateJob(job.task, placed.id)
+    settings = app.settings
+    waited_ms = settings.enqueue_timeout_ms if settings.when_full == "block" else 0
+    return QueueFull(queue_of(job.queue), job.task, waited_ms / 1000)
 
 
 def _delivery_note(job: NewJob, error: EngineUnavailable) -> str:

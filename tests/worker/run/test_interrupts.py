@@ -260,7 +260,7 @@ def test_the_calls_of_an_engine_are_shielded() -> None:
     guard.begin(run)
     guard.lower_shield()
     try:
-        ids += [placed.id for placed in put(Late([task._new_job(b'{"args":["x"]}')]))]
+        ids += [placed.id for placed in put(Late([task.builder.build(b'{"args":["x"]}')]))]
         raise AssertionError("it was not interrupted")
     except Interrupted:
         guard.end()
@@ -390,7 +390,7 @@ def test_the_time_out_of_the_call_comes_before_the_tasks_and_that_before_the_app
     limited: Task[..., Any] = app.task(name="limited", timeout="2s")(spend_a_moment)
     found = []
     for task, called in ((plain, plain), (limited, limited), (limited, limited.using(timeout=0))):
-        payload = called._new_job(task.codec.encode(("x",), {})).payload
+        payload = called.builder.build(task.codec.encode(("x",), {})).payload
         claim = claim_of(task, "x")
         run = execution.prepare(type(claim)(**{**as_dict(claim), "payload": payload}), task)
         assert isinstance(run, Run)

@@ -53,7 +53,7 @@ class UniqueKey(msgspec.Struct, frozen=True, kw_only=True):
     on_conflict: OnConflict = OnConflict.RETURN
 
 
-class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+class NewJob(msgspec.Struct, frozen=True, gc=False):
     """A job to enqueue. The producer makes the id, so that a repeated put is harmless."""
 
     id: str
@@ -128,7 +128,7 @@ class PutCode(StrEnum):
     FULL = "full"  # the queue has reached max_waiting; nothing was stored
 
 
-class Placed(msgspec.Struct, frozen=True):
+class Placed(msgspec.Struct, frozen=True, gc=False):
     """The result of `put` for one job."""
 
     id: str
