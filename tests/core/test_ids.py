@@ -13,6 +13,7 @@ from windlass.core.ids import (
     derived_digits,
     derived_id,
     new_id,
+    new_ids,
     new_nonce,
     new_session,
     partition_of,
@@ -39,6 +40,22 @@ def test_ids_sort_by_time(first: int, second: int, one: int, other: int) -> None
 
 def test_ids_of_one_moment_differ() -> None:
     assert len({new_id(1_700_000_000_000) for _ in range(10_000)}) == 10_000
+
+
+@given(st.integers(0, 20), times, partitions)
+def test_many_ids_are_like_single_ones(number: int, wall_ms: int, partition: int) -> None:
+    ids = new_ids(number, wall_ms, partition)
+    assert len(ids) == len({check_id(id) for id in ids}) == number
+    for job_id in ids:
+        assert re.fullmatch(r"[0-9a-hjkmnp-tv-z]{26}", job_id)
+        assert (created_ms_of(job_id), partition_of(job_id)) == (wall_ms, partition)
+
+
+def test_many_ids_of_one_moment_differ() -> None:
+    ids = [id for _ in range(20) for id in new_ids(500, 1_700_000_000_000)]
+    assert len(set(ids)) == 10_000
+    for at in range(12, 26):  # each of the random digits has all values
+        assert len({id[at] for id in ids}) == 32
 
 
 @given(times, partitions, st.text())

@@ -58,6 +58,13 @@ def test_jobs_of_the_app_are_in_the_sandbox_and_nowhere_else(tmp_path: Path) -> 
         assert [record is not None for record in found] == [True, False, True]
 
 
+def test_jobs_that_were_enqueued_together_are_seen_in_their_order(app: Windlass) -> None:
+    task = app.task(name="nothing")(nothing)
+    with Sandbox(app) as box:
+        ids = [job.id for job in task.enqueue_many([()] * 20)]
+        assert [job.id for job in box.jobs()] == ids
+
+
 def nothing() -> None:
     """A task that does nothing."""
 

@@ -111,8 +111,15 @@ class JobBuilder:
         return NewJob(job_id, self.task, self.line, payload, *self.fields, digest, unique)
 
     def build_all(self, calls: Sequence[bytes]) -> list[NewJob]:
-        """Make a job of each call."""
-        return [self.build(call) for call in calls]
+        """Make a job of each call. A key decides the partition of its job, so a job with a key gets
+        its own id."""
+        if self._is_keyed:
+            return [self.build(call) for call in calls]
+        task, line, fields, pack = self.task, self.line, self.fields, self.pack
+        ids = self.app.engine.new_ids(len(calls), task, line)
+        return [
+            NewJob(id, task, line, pack(call), *fields) for id, call in zip(ids, calls, strict=True)
+        ]
 
     def _unique_key(self, call: bytes, unique: Unique) -> UniqueKey:
         return UniqueKey(

@@ -38,6 +38,7 @@ _PAIRS: Final = tuple(high + low for high in _DIGITS for low in _DIGITS)
 _NOISE: Final = (_DIGITS * 8).encode("ascii")
 _VALUES: Final = {digit: value for value, digit in enumerate(_DIGITS)}
 _TIME_BITS: Final = 50
+_RANDOM_DIGITS: Final = 14
 _GENERATED: Final = re.compile(f"[{_DIGITS}]{{26}}")
 _ALLOWED: Final = rf"[A-Za-z0-9_-][A-Za-z0-9_.~-]{{0,{MAX_ID_LENGTH - 1}}}"
 _UNSAFE_IN_HOST: Final = r"[^A-Za-z0-9-]+"
@@ -45,29 +46,27 @@ _UNSAFE_IN_HOST: Final = r"[^A-Za-z0-9-]+"
 
 def new_id(wall_ms: int, partition: int = 0) -> str:
     """Make a job id. The random part comes from the operating system, so a fork is safe."""
-    if wall_ms >> _TIME_BITS or not 0 <= partition < PARTITIONS:
-        raise _unfit(wall_ms, partition)
-    pairs = _PAIRS
-    noise = os.urandom(14).translate(_NOISE).decode("ascii")
-    # Unrolled for speed: this runs for every enqueued job.
-    return (
-        f"{pairs[wall_ms >> 40]}{pairs[wall_ms >> 30 & 1023]}{pairs[wall_ms >> 20 & 1023]}"
-        f"{pairs[wall_ms >> 10 & 1023]}{pairs[wall_ms & 1023]}{pairs[partition]}{noise}"
-    )
+    noise = os.urandom(_RANDOM_DIGITS).translate(_NOISE)
+    return _head(wall_ms, partition) + noise.decode("ascii")
+
+
+def new_ids(number: int, wall_ms: int, partition: int = 0) -> list[str]:
+    """Make this many job ids, with one call of the operating system."""
+    head = _head(wall_ms, partition)
+    noise = os.urandom(_RANDOM_DIGITS * number).translate(_NOISE).decode("ascii")
+    return [head + noise[at : at + _RANDOM_DIGITS] for at in range(0, len(noise), _RANDOM_DIGITS)]
 
 
 def derived_id(wall_ms: int, origin: str, partition: int = 0) -> str:
     """Derive a job id from `origin` and `wall_ms`: the same arguments give the same id."""
-    if wall_ms >> _TIME_BITS or not 0 <= partition < PARTITIONS:
-        raise _unfit(wall_ms, partition)
-    return f"{_digits(wall_ms, 10)}{_PAIRS[partition]}{derived_digits(wall_ms, origin)}"
+    return f"{_head(wall_ms, partition)}{derived_digits(wall_ms, origin)}"
 
 
 def derived_digits(wall_ms: int, origin: str) -> str:
     """The digest part of a derived id: 70 bits over time and origin, without the partition, which
     may be chosen later."""
     digest = blake2b(f"{wall_ms}:{origin}".encode(), digest_size=9).digest()
-    return _digits(int.from_bytes(digest) >> 2, 14)
+    return _digits(int.from_bytes(digest) >> 2, _RANDOM_DIGITS)
 
 
 def moved_id(job_id: str, partition: int) -> str:
@@ -116,10 +115,18 @@ def session_prefix(host: str) -> str:
     return f"{safe_host}."
 
 
-def _unfit(wall_ms: int, partition: int) -> ValueError:
-    return ValueError(
-        f"an id carries a time of 0 to {(1 << _TIME_BITS) - 1} ms and a partition of 0 to "
-        f"{PARTITIONS - 1}; found {wall_ms} and {partition}"
+def _head(wall_ms: int, partition: int) -> str:
+    """The part of an id before its random digits."""
+    if wall_ms >> _TIME_BITS or not 0 <= partition < PARTITIONS:
+        raise ValueError(
+            f"an id carries a time of 0 to {(1 << _TIME_BITS) - 1} ms and a partition of 0 to "
+            f"{PARTITIONS - 1}; found {wall_ms} and {partition}"
+        )
+    pairs = _PAIRS
+    # Unrolled for speed: this runs for every single enqueue.
+    return (
+        f"{pairs[wall_ms >> 40]}{pairs[wall_ms >> 30 & 1023]}{pairs[wall_ms >> 20 & 1023]}"
+        f"{pairs[wall_ms >> 10 & 1023]}{pairs[wall_ms & 1023]}{pairs[partition]}"
     )
 
 

@@ -68,6 +68,9 @@ class _InOrder:
             self._latest_ms = max(created_ms_of(given), self._latest_ms + 1)
             return new_id(self._latest_ms, partition_of(given))
 
+    def new_ids(self, number: int, task: str, queue: str) -> list[str]:
+        return [self.new_id(task, queue, None) for _ in range(number)]
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 

@@ -274,6 +274,10 @@ class JobVerbs(Protocol):
         """Make an id for a new job. The id contains the partition of the job. Makes no request.
         `put` accepts other ids too, but not with an idempotency key or a unique key."""
 
+    def new_ids(self, number: int, task: str, queue: str) -> list[str]:
+        """Make ids for jobs without a key that are put together, all in one partition. Makes no
+        request."""
+
     def elsewhere(self, job_id: str) -> list[str]:
         """List the ids that a job without a key would have in each other partition, in turn; empty
         if there is only one partition. Makes no request."""

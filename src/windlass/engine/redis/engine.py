@@ -14,7 +14,7 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
-from windlass.core.ids import moved_id, new_id
+from windlass.core.ids import moved_id, new_id, new_ids
 from windlass.core.queues.settings import QueueSettings, paused_tasks, task_key
 from windlass.core.states import Event
 from windlass.engine.contract import (
@@ -110,6 +110,9 @@ class RedisEngine(Caller):
         if key is None:
             return new_id(wall_ms, self._partitions.next_free())
         return new_id(wall_ms, self._partitions.of_key(task, key))
+
+    def new_ids(self, number: int, task: str, queue: str) -> list[str]:
+        return new_ids(number, time.time_ns() // 1_000_000, self._partitions.next_free())
 
     def _of_job(self, job: NewJob | Revival | JobChange) -> int:
         return self._of_id(job.id)

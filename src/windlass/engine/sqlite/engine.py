@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import apsw
 import msgspec
 
-from windlass.core.ids import new_id
+from windlass.core.ids import new_id, new_ids
 from windlass.core.queues.settings import paused_tasks, task_key
 from windlass.engine.contract import (
     Batch,
@@ -112,6 +112,9 @@ class SQLiteEngine:
         self, task: str, queue: str, idempotency_key: str | None, unique_key: str | None = None
     ) -> str:
         return new_id(time.time_ns() // 1_000_000)  # a file has only one partition
+
+    def new_ids(self, number: int, task: str, queue: str) -> list[str]:
+        return new_ids(number, time.time_ns() // 1_000_000)
 
     def elsewhere(self, job_id: str) -> list[str]:
         return []

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from windlass.core.durations import LATEST_MS, MAX_DURATION_MS
-from windlass.core.ids import check_id
+from windlass.core.ids import check_id, partition_of
 from windlass.core.states import Counters, Hold, State
 from windlass.core.unique import Until
 from windlass.engine.contract import (
@@ -51,6 +51,17 @@ def test_the_engine_makes_ids(world: World, key: str | None) -> None:
     assert len({check_id(id) for id in ids}) == 2
     placed = [world.engine.put([world.new(id=id, idempotency_key=key)])[0] for id in ids]
     assert [item.id for item in placed] == (ids if key is None else [ids[0]] * 2)
+
+
+def test_the_engine_makes_many_ids_for_one_put(world: World) -> None:
+    """Check that the ids differ, and map to the partition of a single id made at the same time."""
+    single = world.engine.new_id("task", "queue", None)
+    ids = world.engine.new_ids(3, "task", "queue")
+    assert len({check_id(id) for id in [*ids, single]}) == 4
+    assert {partition_of(id) for id in ids} == {partition_of(single)}
+    placed = world.engine.put([world.new(id=id) for id in ids])
+    assert placed == [Placed(id, PutCode.CREATED) for id in ids]
+    assert world.engine.new_ids(0, "task", "queue") == []
 
 
 def test_nothing_is_put(world: World) -> None:
