@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -261,6 +262,51 @@ def test_a_verb_that_answers_too_little_is_an_error(batcher: Batcher) -> None:
 
     with pytest.raises(ValueError, match="zip"):
         asyncio.run(batcher.call(forgetful, 1))
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnhandledThreadExceptionWarning"
+)  # the SystemExit
+def test_a_thread_that_has_ended_is_replaced(batcher: Batcher, gate: Gate) -> None:
+    def end_thread(engine: Engine, values: Sequence[int]) -> Sequence[int]:
+        raise SystemExit
+
+    async def main() -> Any:
+        (unanswered,) = await start([batcher.call(end_thread, 1)])
+        for thread in threading.enumerate():
+            if thread.name == "windlass-io":
+                await asyncio.to_thread(thread.join, 30)
+        answer = await asyncio.wait_for(batcher.call(gate, 2), 30)
+        unanswered.cancel()
+        return answer
+
+    assert asyncio.run(main()) == 2
+
+
+def test_answers_reach_their_own_loop(batcher: Batcher, gate: Gate) -> None:
+    """One batch has calls of two loops, which refuse calls from other threads when they debug."""
+    answers: list[Any] = []
+
+    async def other() -> None:
+        answers.append(await batcher.call(gate, "other"))
+
+    async def main() -> Any:
+        first = await hold(batcher, gate)
+        thread = threading.Thread(target=asyncio.run, args=[other()], kwargs={"debug": True})
+        thread.start()
+        deadline = time.monotonic() + 30
+        while batcher._count < 2:  # the call of the other loop
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.001)
+        (own,) = await start([batcher.call(gate, "own")])
+        gate.open.set()
+        await first
+        await asyncio.to_thread(thread.join, 30)
+        return await own
+
+    assert asyncio.run(main(), debug=True) == "own"
+    assert answers == ["other"]
+    assert gate.batches == [["first"], ["other", "own"]]
 
 
 # ------------------------------------------------------------------------------------------- bounds

@@ -42,24 +42,21 @@ FLUSH_SECONDS: Final = 2.0
 
 
 class _Ticket(msgspec.Struct, eq=False):
-    """A future that a coroutine awaits, and its event loop: only that loop may touch the future."""
+    """A future that a coroutine awaits, and its event loop: only that loop may touch the future.
+    The thread sets the answer or the error, and the loop then passes it to the future."""
 
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
+    answer: Any = None
+    error: BaseException | None = None
 
 
-class _PendingCall(_Ticket, eq=False):
+class _PendingCall(_Ticket, eq=False, kw_only=True):
     """One value that waits to be sent to the engine."""
 
     verb: Verb[Any, Any]
     value: Any
     size: int
-
-
-class _Reply(msgspec.Struct):
-    ticket: _Ticket
-    answer: Any = None
-    error: BaseException | None = None
 
 
 class Batcher:
@@ -71,7 +68,9 @@ class Batcher:
         _BATCHERS.add(self)
 
     def _reset(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # a signal handler may close the app inside of a call
+        self._changed = threading.Condition(self._lock)
+        self._is_idle = False  # the thread waits for a call
         self._pending: dict[Verb[Any, Any], deque[_PendingCall]] = {}
         self._waiting: deque[_Ticket] = deque()
         self._count = 0
@@ -84,26 +83,38 @@ class Batcher:
 
         With a `size` in bytes, the call first waits for room. From then on the engine gets the
         value even if the caller cancels the await."""
-        if size:
-            await self._room()
         loop = asyncio.get_running_loop()
-        call = _PendingCall(loop, loop.create_future(), verb, value, size)
-        with self._changed:
-            self._pending.setdefault(verb, deque()).append(call)
+        future = loop.create_future()
+        call = _PendingCall(loop, future, verb=verb, value=value, size=size)
+        while not self._accept(call):
+            await self._room()
+        answer: Answer = await future
+        return answer
+
+    def _accept(self, call: _PendingCall) -> bool:
+        """Add a call to the pending calls. Returns False if the call has to wait for room."""
+        with self._lock:
+            if call.size and self._is_full():
+                return False
+            line = self._pending.get(call.verb)
+            if line is None:
+                line = self._pending[call.verb] = deque()
+            line.append(call)
             self._count += 1
-            self._bytes += size
-            has_thread = self._start_thread()
-            self._changed.notify_all()
+            self._bytes += call.size
+            has_thread = self._thread is not None or self._start_thread()
+            if self._is_idle:
+                self._is_idle = False
+                self._changed.notify_all()
         if not has_thread:
             self._run()  # returns when nothing is pending, because the batcher is closing
-        answer: Answer = await call.future
-        return answer
+        return True
 
     def close(self, seconds: float = FLUSH_SECONDS) -> bool:
         """Send the pending values and end the thread. Returns False if this takes longer than
         `seconds`. The batcher can be used again afterwards."""
         deadline = time.monotonic() + seconds
-        with self._changed:
+        with self._lock:
             while self._thread is not None and (left := deadline - time.monotonic()) > 0:
                 self._closing = True
                 self._changed.notify_all()
@@ -122,7 +133,7 @@ class Batcher:
 
     def _wait_ticket(self) -> _Ticket | None:
         """Return None if there is room. Otherwise add a ticket to the waiting callers."""
-        with self._changed:
+        with self._lock:
             if not self._is_full():
                 return None
             loop = asyncio.get_running_loop()
@@ -132,7 +143,7 @@ class Batcher:
 
     def _leave(self, ticket: _Ticket) -> None:
         """Stop waiting for room. If the ticket was already admitted, wake the next caller."""
-        with self._changed:
+        with self._lock:
             if ticket in self._waiting:
                 self._waiting.remove(ticket)
                 return
@@ -143,19 +154,17 @@ class Batcher:
 
     def _admit(self) -> None:
         """Wake as many waiting callers as there is room for. Each caller checks again."""
-        with self._changed:
+        with self._lock:
             free = 0 if self._is_full() else MAX_PENDING - self._count
             woken = [self._waiting.popleft() for _ in range(min(free, len(self._waiting)))]
-        _deliver([_Reply(ticket) for ticket in woken])
+        _deliver(woken)
 
     # ------------------------------------------------------------------------------ the thread
 
     def _start_thread(self) -> bool:
         """Start the thread. Returns False at interpreter shutdown, where newer versions of Python
         refuse to start threads: then the caller runs the batches itself."""
-        if self._thread is not None and self._thread.is_alive():
-            return True
-        thread = threading.Thread(target=self._run, name="windlass-io", daemon=True)
+        thread = threading.Thread(target=self._run_thread, name="windlass-io", daemon=True)
         try:
             thread.start()
         except RuntimeError:
@@ -164,31 +173,44 @@ class Batcher:
         self._closing, self._thread = False, thread
         return True
 
+    def _run_thread(self) -> None:
+        try:
+            self._run()
+        finally:  # also after an error that is not an Exception: the next call starts a new thread
+            with self._lock:
+                if self._thread is threading.current_thread():
+                    self._thread = None
+
     def _run(self) -> None:
         while calls := self._take():
+            answered: list[_Ticket] = [*calls]
             try:
-                replies = self._send(calls)
+                self._send(calls)
             except EngineUnavailable as error:
                 # All pending calls fail: the engine is unavailable for them as well. Each raises
                 # its own copy of the error: one copy would collect the tracebacks of all callers.
-                with self._changed:
+                with self._lock:
                     calls += [call for line in self._pending.values() for call in line]
-                    tickets = [*calls, *self._waiting]
+                    answered = [*calls, *self._waiting]
                     self._pending.clear()
                     self._waiting.clear()
-                replies = [_Reply(ticket, error=copy.copy(error)) for ticket in tickets]
-            with self._changed:
+                for ticket in answered:
+                    ticket.error = copy.copy(error)
+            with self._lock:
                 self._count -= len(calls)
-                self._bytes -= sum(call.size for call in calls)
-            _deliver(replies)
-            self._admit()
+                self._bytes -= sum([call.size for call in calls])
+            _deliver(answered)
+            if self._waiting:
+                self._admit()
 
     def _take(self) -> list[_PendingCall]:
         """Take the next calls of one verb from the pending calls. Empty when closing: then the
         thread ends."""
-        with self._changed:
+        with self._lock:
             while not self._pending and not self._closing:
+                self._is_idle = True
                 self._changed.wait()
+            self._is_idle = False
             if not self._pending:
                 self._thread = None
                 self._changed.notify_all()
@@ -204,51 +226,52 @@ class Batcher:
                 self._pending[verb] = line  # behind the other verbs
             return calls
 
-    def _send(self, calls: Sequence[_PendingCall]) -> list[_Reply]:
-        """Send calls of one verb to the engine, and return the replies."""
+    def _send(self, calls: Sequence[_PendingCall]) -> None:
+        """Send calls of one verb to the engine, and set their answers."""
         try:
             answers = calls[0].verb(self._engine(), [call.value for call in calls])
-            return [_Reply(call, answer) for call, answer in zip(calls, answers, strict=True)]
+            for call, answer in zip(calls, answers, strict=True):
+                call.answer = answer
+            return
         except EngineUnavailable:
             raise
         except Exception as error:  # noqa: BLE001  # handed to the coroutine whose value caused it
             if len(calls) == 1:
-                return [_Reply(calls[0], error=error)]
+                calls[0].error = error
+                return
         # Repeating is safe. Sent one by one, only the value that caused the error fails again.
-        replies: list[_Reply] = []
         for number, call in enumerate(calls):
             try:
-                replies += self._send([call])
+                self._send([call])
             except EngineUnavailable as error:
                 error.unsent = False  # the batch may have been stored in part
-                left = calls[number:]
-                return replies + [_Reply(one, error=copy.copy(error)) for one in left]
-        return replies
+                for one in calls[number:]:
+                    one.error = copy.copy(error)
+                return
 
 
 _BATCHERS: Final[weakref.WeakSet[Batcher]] = weakref.WeakSet()
 
 
-def _deliver(replies: Sequence[_Reply]) -> None:
-    """Pass replies to their coroutines, waking each loop once."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Reply]] = {}
-    for reply in replies:
-        by_loop.setdefault(reply.ticket.loop, []).append(reply)
-    for loop, some in by_loop.items():
+def _deliver(tickets: Sequence[_Ticket]) -> None:
+    """Pass answers to their coroutines, waking each loop once."""
+    loops = {ticket.loop for ticket in tickets}
+    for loop in loops:
+        own = tickets if len(loops) == 1 else [one for one in tickets if one.loop is loop]
         # A closed loop has no coroutine left.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(_settle, some)
+            loop.call_soon_threadsafe(_settle, own)
 
 
-def _settle(replies: Sequence[_Reply]) -> None:
-    for reply in replies:
-        future = reply.ticket.future
+def _settle(tickets: Sequence[_Ticket]) -> None:
+    for ticket in tickets:
+        future = ticket.future
         if future.done():  # its coroutine was cancelled
             continue
-        if reply.error is not None:
-            future.set_exception(reply.error)
+        if ticket.error is not None:
+            future.set_exception(ticket.error)
         else:
-            future.set_result(reply.answer)
+            future.set_result(ticket.answer)
 
 
 def _forget_parent() -> None:
