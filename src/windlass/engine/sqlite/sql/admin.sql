@@ -53,8 +53,8 @@ SELECT row, id, queue, state, finished_ms, result IS NOT NULL, unique_key, perio
 FROM jobs WHERE state = ? AND keep_until_ms <= ? ORDER BY keep_until_ms LIMIT ?
 
 -- name: next_held_task
--- The next task, by name, with jobs that were held because it was paused.
-SELECT task FROM jobs INDEXED BY jobs_paused WHERE hold = 'paused' AND task > ? ORDER BY task LIMIT 1
+-- The next task, by name, with jobs that are held.
+SELECT task FROM jobs INDEXED BY jobs_parked WHERE hold <> 'none' AND task > ? ORDER BY task LIMIT 1
 
 -- name: load_paused
 -- Jobs of one task that were held because it was paused, a bounded number.
