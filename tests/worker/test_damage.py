@@ -27,9 +27,7 @@ def damage(app: Windlass, url: str, job_id: str) -> None:
     """Take the payload of a job away, and lead indexes astray."""
     if not isinstance(app.engine, RedisEngine):
         vandal = apsw.Connection(url.removeprefix("sqlite:///"))
-        vandal.execute(
-            "DELETE FROM payloads WHERE job = (SELECT row FROM jobs WHERE id = ?)", (job_id,)
-        )
+        vandal.execute("UPDATE jobs SET call = NULL WHERE id = ?", (job_id,))
         vandal.execute("UPDATE counters SET number = 0")
         vandal.execute("UPDATE jobs SET due_ms = 1 WHERE id <> ?", (job_id,))
         vandal.close()

@@ -12,7 +12,7 @@ from tests.cli.shell import Shell
 def damaged(shell: Shell) -> Shell:
     """A job without a payload, and a counter that is wrong."""
     assert shell.type_with_app("enqueue", "tasks.add", "--args", "[1]").code == 0
-    vandalise(shell, "DELETE FROM payloads", "UPDATE counters SET number = 7")
+    vandalise(shell, "UPDATE jobs SET call = NULL", "UPDATE counters SET number = 7")
     return shell
 
 

@@ -51,7 +51,7 @@ def run_all(engine: SQLiteEngine, plan: Plan | None = None) -> list[str]:
 
 #: what -> statements, and how many of the jobs can be run before the repair
 DAMAGE = {
-    "no payload": ("DELETE FROM payloads WHERE job = 3", JOBS),
+    "no payload": ("UPDATE jobs SET call = NULL WHERE row = 3", JOBS),
     "payload of nothing": ("INSERT INTO payloads VALUES (999, x'')", JOBS),
     "failure of nothing": (
         "INSERT INTO failures VALUES (999, 1, 1, 'retry', 1, 's', x'', 1)",
@@ -155,7 +155,7 @@ def test_a_job_without_a_payload_is_given_out_to_be_buried(
     path: Path, engine: SQLiteEngine
 ) -> None:
     engine.put([new_job()])
-    vandalise(path, "DELETE FROM payloads")
+    vandalise(path, "UPDATE jobs SET call = NULL")
     (claim,) = claim_jobs(engine, "s", "n", Plan(), 1).claims
     assert claim.payload == b""
     engine.finish([Buried(id=claim.id, token="n", reason=Reason.UNDECODABLE, error=b"")])
@@ -243,11 +243,17 @@ def test_anything_that_follows_from_records_can_be_repaired(
     assert len(run_all(engine, Plan(labels=("gpu",)))) == ready - 1  # one is unroutable
 
 
-#: The indexes of format 7, as far as later formats replace them.
-OLD_INDEXES = (
-    "CREATE INDEX jobs_suspect ON jobs (queue) "
-    "WHERE suspect = 1 AND state = 'ready' AND hold = 'none'",
-    "CREATE INDEX jobs_unroutable ON jobs (task) WHERE hold = 'unroutable'",
+#: Undoes the migrations of the record and of the indexes, as far as earlier ones look at them.
+BEFORE_THE_RECORD = (
+    *(f"DROP INDEX jobs_{name}" for name in ("ready", "suspect", "parked", "ended")),
+    "INSERT INTO payloads SELECT row, call FROM jobs WHERE call IS NOT NULL",
+    *(f"ALTER TABLE jobs DROP COLUMN {name}" for name in ("hold", "last_end", "call")),
+    "ALTER TABLE jobs ADD COLUMN hold TEXT NOT NULL DEFAULT 'none'",
+    "ALTER TABLE jobs ADD COLUMN result_until_ms INTEGER",
+    *(f"ALTER TABLE jobs ADD COLUMN {name} TEXT" for name in ("last_token", "last_event")),
+    "CREATE INDEX jobs_ready ON jobs (queue, suspect, rank, place)",
+    "CREATE INDEX jobs_suspect ON jobs (queue)",
+    "CREATE INDEX jobs_unroutable ON jobs (task)",
     "CREATE INDEX jobs_kept ON jobs (keep_until_ms) WHERE keep_until_ms IS NOT NULL",
     "CREATE INDEX jobs_dead ON jobs (id, task) WHERE state = 'dead'",
 )
@@ -265,9 +271,8 @@ def test_an_older_file_gets_an_index_of_lines(path: Path, engine: SQLiteEngine) 
     engine.shutdown()
     vandalise(
         path,
+        *BEFORE_THE_RECORD,
         "DROP TABLE lines",
-        *("DROP INDEX jobs_parked", "DROP INDEX jobs_ended", "DROP INDEX jobs_suspect"),
-        *OLD_INDEXES,
         "ALTER TABLE jobs DROP COLUMN held_because",
         "PRAGMA user_version = 7",
     )

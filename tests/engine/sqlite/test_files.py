@@ -208,8 +208,9 @@ def a_schedule() -> ScheduleChange:
 @pytest.mark.parametrize(
     ("statement", "finding"),
     [
-        ("DELETE FROM payloads", "has no payload"),
+        ("UPDATE jobs SET call = NULL", "has no payload"),
         ("INSERT INTO payloads VALUES (999, x'00')", "row 999, which is no job"),
+        ("INSERT INTO payloads VALUES (1, x'00')", "row 1, which is no job with a large call"),
         ("UPDATE counters SET number = 7", "counts 7 jobs as ready, but there are 1"),
         ("DELETE FROM counters", "counts 0 jobs as ready, but there are 1"),
         ("UPDATE jobs SET hold = 'unroutable'", "its due time is not set"),

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import apsw
 import msgspec
 
 from windlass.core.durations import LATEST_MS
+from windlass.core.ids import blake2b
 from windlass.core.longest_lease import LongestLease
 from windlass.core.queues.labels import queue_of
 from windlass.core.queues.settings import USUAL, QueueSettings, paused_tasks
@@ -23,7 +24,6 @@ from windlass.core.states import (
     SUSPECT_AFTER_LOSSES,
     Counters,
     Event,
-    Hold,
     Reason,
     State,
     charge,
@@ -35,6 +35,9 @@ from windlass.engine.sqlite.statements import SQL, Row, rows
 from windlass.engine.sqlite.wakeup import ReadyLine
 from windlass.engine.wakeup import POLL_FLOOR_MS
 
+#: A call of at most this many bytes stands in the record. A claim and an end rewrite the record, so
+#: a large call stands in a table of its own.
+SMALL_CALL: Final = 100
 #: Names of counted events in the totals; other events are not counted.
 _TOTALS = {
     Event.RETRY: "retried",
@@ -61,7 +64,7 @@ class JobRow(msgspec.Struct):
     queue: str
     place: int
     state: str
-    hold: str
+    hold: str | None
     reason: str | None
     suspect: int
     cancel_requested: int
@@ -77,11 +80,9 @@ class JobRow(msgspec.Struct):
     expires_ms: int | None
     finished_ms: int | None
     keep_until_ms: int | None
-    result_until_ms: int | None
     session: str | None
     token: str | None
-    last_token: str | None
-    last_event: str | None
+    last_end: int | None
     progress: bytes | None
     result: bytes | None
 
@@ -101,6 +102,13 @@ class JobRow(msgspec.Struct):
     def counters(self, counters: Counters) -> None:
         for name in counters.__struct_fields__:
             setattr(self, name, getattr(counters, name))
+
+
+@lru_cache(maxsize=256)
+def end_mark(token: str, event: str) -> int:
+    """Identify how a holder ended its claim: 48 bits stand for the token and the event, so that a
+    repeat of the same end is recognised. Only the current token lets a holder change a job."""
+    return int.from_bytes(blake2b(f"{event} {token}".encode(), digest_size=6).digest())
 
 
 @lru_cache(maxsize=16)
@@ -182,7 +190,7 @@ class Transaction:
         assert target is not None, "removal has its own statement"
         job.counters = charge(job.counters, event, started=started)
         job.token = None
-        job.hold = Hold.NONE
+        job.hold = None
         job.due_ms = None
         if event in _REQUEUEING:
             job.place = self.next_number()
@@ -217,6 +225,15 @@ class Transaction:
     def save(self, job: JobRow) -> None:
         _, _, _, _, *changed = msgspec.structs.astuple(job)
         self.run("save_job", job.row, *changed)
+
+    def store_payload(self, row: int, payload: bytes) -> None:
+        """Replace the envelope of a job."""
+        is_small = len(payload) <= SMALL_CALL
+        self.run("set_call", row, payload if is_small else None)
+        if is_small:
+            self.run("delete_payload", row)
+        else:
+            self.run("replace_payload", row, payload)
 
     def remove(self, row: int, queue: str, state: str) -> None:
         for name in ("delete_job", "delete_payload", "delete_failures"):

@@ -3,7 +3,7 @@
 -- name: any_unroutable
 -- Whether a job of one of these tasks, given as an array, is held because some worker did not know it, or
 -- because the task was paused.
-SELECT EXISTS (SELECT 1 FROM jobs WHERE hold <> 'none' AND task IN (SELECT value FROM json_each(?1)))
+SELECT EXISTS (SELECT 1 FROM jobs WHERE hold IS NOT NULL AND task IN (SELECT value FROM json_each(?1)))
 
 -- name: change_job
 -- Change the queue of a job that waits, its place and when it is due. Its age is kept or forgotten.
@@ -47,25 +47,25 @@ UPDATE jobs SET keep_until_ms = ?2 WHERE row = ?1
 -- name: list_kept_too_long
 -- Ended jobs of one state that the purge should visit, each with its size in bytes.
 SELECT row, id, queue, state, finished_ms, result IS NOT NULL, unique_key, period_until_ms,
-       coalesce((SELECT length(body) FROM payloads WHERE job = jobs.row), 0)
+       coalesce(length(call), (SELECT length(body) FROM payloads WHERE job = jobs.row), 0)
            + coalesce(length(result), 0) + coalesce(length(progress), 0)
            + (SELECT coalesce(sum(length(error)), 0) FROM failures WHERE job = jobs.row)
 FROM jobs WHERE state = ? AND keep_until_ms <= ? ORDER BY keep_until_ms LIMIT ?
 
 -- name: next_held_task
 -- The next task, by name, with jobs that are held.
-SELECT task FROM jobs INDEXED BY jobs_parked WHERE hold <> 'none' AND task > ? ORDER BY task LIMIT 1
+SELECT task FROM jobs INDEXED BY jobs_parked WHERE hold IS NOT NULL AND task > ? ORDER BY task LIMIT 1
 
 -- name: load_paused
 -- Jobs of one task that were held because it was paused, a bounded number.
 SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,
-       interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, result_until_ms, session, token,
-       last_token, last_event, progress, result
-FROM jobs WHERE hold <> 'none' AND hold = 'paused' AND task = ? ORDER BY row LIMIT ?
+       interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, session, token, last_end,
+       progress, result
+FROM jobs WHERE hold IS NOT NULL AND hold = 'paused' AND task = ? ORDER BY row LIMIT ?
 
 -- name: load_unroutable
 -- Jobs of one task that were held because no worker knew the task, a bounded number.
 SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,
-       interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, result_until_ms, session, token,
-       last_token, last_event, progress, result
-FROM jobs WHERE hold <> 'none' AND hold = 'unroutable' AND task = ? ORDER BY row LIMIT ?
+       interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, session, token, last_end,
+       progress, result
+FROM jobs WHERE hold IS NOT NULL AND hold = 'unroutable' AND task = ? ORDER BY row LIMIT ?

@@ -12,7 +12,7 @@ UPDATE jobs SET due_ms = NULL WHERE row = ?
 -- name: list_claims
 -- The jobs that a session still holds under one token, in the order of their claim.
 SELECT rank, place, id, task, queue, attempt, starts, crashes, losses, interruptions, snoozes, strays, created_ms,
-       suspect, age - rank, coalesce((SELECT body FROM payloads WHERE job = row), x'')
+       suspect, age - rank, coalesce(call, (SELECT body FROM payloads WHERE job = row), x'')
 FROM jobs
 WHERE state = 'running' AND session = ? AND token = ?
 ORDER BY rank, place
@@ -26,13 +26,14 @@ SELECT session FROM sessions WHERE gone = 1
 -- name: load_due
 -- The next due jobs, the earliest first.
 SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,
-       interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, result_until_ms, session, token,
-       last_token, last_event, progress, result
+       interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, session, token, last_end,
+       progress, result
 FROM jobs WHERE due_ms <= ? ORDER BY due_ms, row LIMIT ?
 
 -- name: measure_payloads
 -- The sizes of payloads in bytes, as an array; the jobs are given as an array of rows.
-SELECT json_group_array(length(payloads.body)) FROM json_each(?1) AS given CROSS JOIN payloads ON payloads.job = given.value
+SELECT json_group_array(coalesce(length(call), (SELECT length(body) FROM payloads WHERE job = jobs.row), 0))
+FROM json_each(?1) AS given CROSS JOIN jobs ON jobs.row = given.value
 
 -- name: next_due
 -- The instant of the next due job.

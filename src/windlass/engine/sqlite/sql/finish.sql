@@ -9,7 +9,7 @@ GROUP BY jobs.queue
 
 -- name: find_claim
 -- How the holder ended the last claim of a job.
-SELECT last_token, last_event FROM jobs WHERE id = ?
+SELECT last_end FROM jobs WHERE id = ?
 
 -- name: note_progress
 -- Store the progress of a running job, if the token is current.
@@ -21,14 +21,13 @@ UPDATE jobs SET held_because = ?2 WHERE row = ?1
 
 -- name: succeed_jobs
 -- End claims with success if their token is current. Each item of the array has id, token, next
--- visit of the purge, expiry of the result, and, if there is a result, its start and size in the
--- value of all results.
+-- visit of the purge, mark of this end, and, if there is a result, its start and size in the value of
+-- all results.
 UPDATE jobs
 SET state = 'succeeded', reason = NULL, suspect = 0, cancel_requested = 0, token = NULL,
-    last_token = given.token, last_event = 'succeed', finished_ms = ?2, keep_until_ms = given.keep_until_ms,
-    result_until_ms = given.result_until_ms, result = substr(?3, given.begin, given.size)
+    last_end = given.last_end, finished_ms = ?2, keep_until_ms = given.keep_until_ms, result = substr(?3, given.begin, given.size)
 FROM (
-    SELECT value ->> 0 AS id, value ->> 1 AS token, value ->> 2 AS keep_until_ms, value ->> 3 AS result_until_ms,
+    SELECT value ->> 0 AS id, value ->> 1 AS token, value ->> 2 AS keep_until_ms, value ->> 3 AS last_end,
            value ->> 4 AS begin, value ->> 5 AS size
     FROM json_each(?1)
 ) AS given

@@ -36,8 +36,8 @@ DELETE FROM payloads WHERE job = ?
 -- name: load_job
 -- All columns of one job that a move may change, by id.
 SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,
-       interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, result_until_ms, session, token,
-       last_token, last_event, progress, result
+       interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, session, token, last_end,
+       progress, result
 FROM jobs WHERE id = ?
 
 -- name: read_meta
@@ -49,8 +49,8 @@ SELECT sequence, last_seen_ms, reap_after_ms, longest_lease_ms, longest_until_ms
 UPDATE jobs
 SET place = ?2, state = ?3, hold = ?4, reason = ?5, suspect = ?6, cancel_requested = ?7, attempt = ?8, starts = ?9,
     crashes = ?10, losses = ?11, interruptions = ?12, snoozes = ?13, strays = ?14, ready_ms = ?15, due_ms = ?16,
-    expires_ms = ?17, finished_ms = ?18, keep_until_ms = ?19, result_until_ms = ?20, session = ?21, token = ?22,
-    last_token = ?23, last_event = ?24, progress = ?25, result = ?26
+    expires_ms = ?17, finished_ms = ?18, keep_until_ms = ?19, session = ?20, token = ?21, last_end = ?22,
+    progress = ?23, result = ?24
 WHERE row = ?1
 
 -- name: set_age

@@ -21,12 +21,12 @@ SELECT 1, suspect, cohort, rank, place FROM lines WHERE line = ?1
 UNION ALL
 SELECT 0, 0, '', rank, place FROM (
     SELECT rank, place FROM jobs
-    WHERE state = 'ready' AND hold = 'none' AND queue = ?1 AND suspect = 0 ORDER BY rank, place LIMIT 1
+    WHERE state = 'ready' AND hold IS NULL AND queue = ?1 AND suspect = 0 ORDER BY rank, place LIMIT 1
 ) AS found
 UNION ALL
 SELECT 0, 1, '', rank, place FROM (
     SELECT rank, place FROM jobs
-    WHERE state = 'ready' AND hold = 'none' AND queue = ?1 AND suspect = 1 ORDER BY rank, place LIMIT 1
+    WHERE state = 'ready' AND hold IS NULL AND queue = ?1 AND suspect = 1 ORDER BY rank, place LIMIT 1
 ) AS found
 
 -- name: list_lines
@@ -38,7 +38,7 @@ WHERE suspect = ?1 AND labels = ?2 AND cohort = ?3 AND (rank, place) > (?4, ?5) 
 -- The next jobs of one queue in the order in which they should start.
 SELECT rank, place, row, id, queue, expires_ms
 FROM jobs
-WHERE state = 'ready' AND hold = 'none' AND queue = ? AND suspect = ?
+WHERE state = 'ready' AND hold IS NULL AND queue = ? AND suspect = ?
 ORDER BY rank, place
 LIMIT ?
 
@@ -46,7 +46,7 @@ LIMIT ?
 -- The next jobs of one line in the order in which they should start, after a rank and a place.
 SELECT rank, place, row, id, queue, expires_ms
 FROM jobs
-WHERE state = 'ready' AND hold = 'none' AND queue = ?1 AND suspect = ?2 AND (rank, place) > (?3, ?4)
+WHERE state = 'ready' AND hold IS NULL AND queue = ?1 AND suspect = ?2 AND (rank, place) > (?3, ?4)
 ORDER BY rank, place
 LIMIT ?5
 
@@ -58,4 +58,4 @@ WHERE suspect = ?1 AND (labels, cohort) >= (?2, ?3) ORDER BY labels, cohort LIMI
 -- name: next_ready_line
 -- The next line between two names that has ready jobs.
 SELECT queue FROM jobs INDEXED BY jobs_ready
-WHERE state = 'ready' AND hold = 'none' AND queue > ? AND queue < ? ORDER BY queue LIMIT 1
+WHERE state = 'ready' AND hold IS NULL AND queue > ? AND queue < ? ORDER BY queue LIMIT 1

@@ -11,12 +11,12 @@ SELECT id, fingerprint FROM idempotency WHERE task = ? AND key = ? AND expires_m
 
 -- name: insert_job
 -- Store a new job, ready or scheduled. A known id changes nothing.
-INSERT INTO jobs (row, id, task, queue, rank, place, state, created_ms, ready_ms, due_ms, expires_ms)
+INSERT INTO jobs (row, id, task, queue, rank, place, state, created_ms, due_ms, expires_ms, call)
 VALUES (?1, ?2, ?3, ?4, ?5, ?1, ?6, ?7, ?8, ?9, ?10)
 ON CONFLICT (id) DO NOTHING
 
 -- name: insert_payload
--- Store the envelope of a new job.
+-- Store the large envelope of a new job.
 INSERT INTO payloads (job, body) VALUES (?, ?)
 
 -- name: keep_key

@@ -4,24 +4,24 @@
 -- A stretch of jobs that wait for an instant, after an instant and row.
 SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
        created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
-       result_until_ms, result IS NOT NULL, unique_key, held_because, row
+       keep_until_ms, result IS NOT NULL, unique_key, held_because, row
 FROM jobs INDEXED BY jobs_due WHERE due_ms = ?1 AND row > ?2
 UNION ALL
 SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
        created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
-       result_until_ms, result IS NOT NULL, unique_key, held_because, row
+       keep_until_ms, result IS NOT NULL, unique_key, held_because, row
 FROM jobs INDEXED BY jobs_due WHERE due_ms > ?1 ORDER BY due_ms, row LIMIT ?3
 
 -- name: find_ended
 -- A stretch of ended jobs of one state, before a visit of the purge and a row, down to another visit.
 SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
        created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
-       result_until_ms, result IS NOT NULL, unique_key, held_because, row, keep_until_ms
+       keep_until_ms, result IS NOT NULL, unique_key, held_because, row, keep_until_ms
 FROM jobs INDEXED BY jobs_ended WHERE state = ?1 AND keep_until_ms = ?2 AND row < ?3
 UNION ALL
 SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
        created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
-       result_until_ms, result IS NOT NULL, unique_key, held_because, row, keep_until_ms
+       keep_until_ms, result IS NOT NULL, unique_key, held_because, row, keep_until_ms
 FROM jobs INDEXED BY jobs_ended WHERE state = ?1 AND keep_until_ms < ?2 AND keep_until_ms >= ?4
 ORDER BY keep_until_ms DESC, row DESC LIMIT ?5
 
@@ -30,29 +30,29 @@ ORDER BY keep_until_ms DESC, row DESC LIMIT ?5
 -- of the task.
 SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
        created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
-       result_until_ms, result IS NOT NULL, unique_key, held_because, row
-FROM jobs INDEXED BY jobs_parked WHERE hold <> 'none' AND task = ?1 AND row > ?2
+       keep_until_ms, result IS NOT NULL, unique_key, held_because, row
+FROM jobs INDEXED BY jobs_parked WHERE hold IS NOT NULL AND task = ?1 AND row > ?2
 UNION ALL
 SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
        created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
-       result_until_ms, result IS NOT NULL, unique_key, held_because, row
-FROM jobs INDEXED BY jobs_parked WHERE hold <> 'none' AND task > ?1 ORDER BY task, row LIMIT ?3
+       keep_until_ms, result IS NOT NULL, unique_key, held_because, row
+FROM jobs INDEXED BY jobs_parked WHERE hold IS NOT NULL AND task > ?1 ORDER BY task, row LIMIT ?3
 
 -- name: find_ready
 -- A stretch of ready jobs after a place in a line, in lines below a name. Jobs that must run alone are among them: in
 -- the index they follow the others of their line.
 SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
        created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
-       result_until_ms, result IS NOT NULL, unique_key, held_because, row, rank, place
+       keep_until_ms, result IS NOT NULL, unique_key, held_because, row, rank, place
 FROM jobs INDEXED BY jobs_ready
-WHERE state = 'ready' AND hold = 'none' AND (queue, suspect, rank, place) > (?1, ?2, ?3, ?4) AND queue < ?5
+WHERE state = 'ready' AND hold IS NULL AND (queue, suspect, rank, place) > (?1, ?2, ?3, ?4) AND queue < ?5
 ORDER BY queue, suspect, rank, place LIMIT ?6
 
 -- name: find_running
 -- A stretch of running jobs after a session, token and row.
 SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
        created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
-       result_until_ms, result IS NOT NULL, unique_key, held_because, row, token
+       keep_until_ms, result IS NOT NULL, unique_key, held_because, row, token
 FROM jobs INDEXED BY jobs_held WHERE state = 'running' AND (session, token, row) > (?1, ?2, ?3)
 ORDER BY session, token, row LIMIT ?4
 
@@ -60,9 +60,9 @@ ORDER BY session, token, row LIMIT ?4
 -- The same of jobs that must run alone.
 SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
        created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
-       result_until_ms, result IS NOT NULL, unique_key, held_because, row, rank, place
+       keep_until_ms, result IS NOT NULL, unique_key, held_because, row, rank, place
 FROM jobs INDEXED BY jobs_suspect
-WHERE suspect = 1 AND state = 'ready' AND hold = 'none' AND (queue, rank, place) > (?1, ?2, ?3) AND queue < ?4
+WHERE suspect = 1 AND state = 'ready' AND hold IS NULL AND (queue, rank, place) > (?1, ?2, ?3) AND queue < ?4
 ORDER BY queue, rank, place LIMIT ?5
 
 -- name: list_counters
@@ -99,23 +99,23 @@ SELECT at_ms, event, attempt, session, started_ms, error FROM failures WHERE job
 
 -- name: oldest_ready
 -- When the job that is next in line in a queue took its place.
-SELECT ready_ms FROM jobs
-WHERE state = 'ready' AND hold = 'none' AND queue = ? AND suspect = 0 ORDER BY rank, place LIMIT 1
+SELECT coalesce(ready_ms, created_ms) FROM jobs
+WHERE state = 'ready' AND hold IS NULL AND queue = ? AND suspect = 0 ORDER BY rank, place LIMIT 1
 
 -- name: read_end
 -- The state of one job, with its result while that is stored.
-SELECT task, state, reason, finished_ms, CASE WHEN result_until_ms > ? THEN result END, row FROM jobs WHERE id = ?
+SELECT task, state, reason, finished_ms, CASE WHEN keep_until_ms > ? THEN result END, row FROM jobs WHERE id = ?
 
 -- name: read_job
 -- The record of one job, for display.
 SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
        created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
-       result_until_ms, result IS NOT NULL, unique_key, held_because, row
+       keep_until_ms, result IS NOT NULL, unique_key, held_because, row
 FROM jobs WHERE id = ?
 
 -- name: read_payload
--- The envelope of one job.
-SELECT body FROM payloads WHERE job = ?
+-- The envelope of one job: small ones stand in the record, large ones in a table of their own.
+SELECT coalesce(call, (SELECT body FROM payloads WHERE job = row), x'') FROM jobs WHERE row = ?
 
 -- name: read_result
 -- The stored result of one job.

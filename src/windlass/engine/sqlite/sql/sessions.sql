@@ -26,23 +26,23 @@ SELECT id FROM jobs WHERE state = 'running' AND session = ? AND cancel_requested
 -- name: load_held
 -- Jobs that a session holds.
 SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,
-       interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, result_until_ms, session, token,
-       last_token, last_event, progress, result
+       interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, session, token, last_end,
+       progress, result
 FROM jobs WHERE state = 'running' AND session = ? ORDER BY row LIMIT ?
 
 -- name: load_held_under
 -- Jobs that a session holds under one token.
 SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,
-       interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, result_until_ms, session, token,
-       last_token, last_event, progress, result
+       interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, session, token, last_end,
+       progress, result
 FROM jobs WHERE state = 'running' AND session = ? AND token = ? ORDER BY row
 
 -- name: load_unknown_nonces
 -- Jobs that a session has held for a while under any token. A start in the future counts as old,
 -- because the clock was set back.
 SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,
-       interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, result_until_ms, session, token,
-       last_token, last_event, progress, result
+       interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, session, token, last_end,
+       progress, result
 FROM jobs WHERE state = 'running' AND session = ?1 AND (started_ms <= ?2 OR started_ms > ?3) ORDER BY row
 
 -- name: use_up_nonce

@@ -42,10 +42,14 @@ SELECT unique_key FROM jobs WHERE id = ?
 -- or forgotten.
 UPDATE jobs
 SET queue = ?2, rank = ?3 + age * ?12, age = age * ?12, place = ?4, state = ?5, ready_ms = ?6, due_ms = ?7, expires_ms = ?8, unique_until = ?9,
-    period_until_ms = ?10, replaced_by = ?11, hold = 'none', suspect = 0, attempt = 0, starts = 0, crashes = 0,
+    period_until_ms = ?10, replaced_by = ?11, hold = NULL, suspect = 0, attempt = 0, starts = 0, crashes = 0,
     losses = 0, interruptions = 0, snoozes = 0, strays = 0, progress = NULL, held_because = NULL
 WHERE row = ?1
 
 -- name: replace_payload
--- Replace the envelope of a job.
+-- Replace the envelope of a job by a large one.
 INSERT INTO payloads (job, body) VALUES (?1, ?2) ON CONFLICT (job) DO UPDATE SET body = ?2
+
+-- name: set_call
+-- Store a small envelope in the record, or none because the envelope is large.
+UPDATE jobs SET call = ?2 WHERE row = ?1

@@ -58,7 +58,7 @@ def _revive(tx: Transaction, job: JobRow | None, revival: Revival) -> ChangeCode
         return ChangeCode.REFUSED
     if not unique.take(tx, job):
         return ChangeCode.DUPLICATE
-    job.reason = job.finished_ms = job.keep_until_ms = job.result_until_ms = None
+    job.reason = job.finished_ms = job.keep_until_ms = None
     job.result = job.progress = None
     job.expires_ms = None  # otherwise the job would expire again
     job.cancel_requested = 0

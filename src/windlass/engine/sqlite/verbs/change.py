@@ -38,7 +38,7 @@ def _is_as_seen(tx: Transaction, job: JobRow, change: JobChange) -> bool:
 def replace_payload(tx: Transaction, row: int, payload: bytes) -> bytes:
     """Store a new payload and return the old one."""
     old = tx.one("read_payload", row)
-    tx.run("replace_payload", row, payload)
+    tx.store_payload(row, payload)
     return bytes(old[0]) if old else b""
 
 
@@ -48,7 +48,7 @@ def _move(tx: Transaction, job: JobRow, queue: str, run_in_ms: int | None) -> No
     source, was_in_line = State(job.state), job.state == State.READY
     keeps_age = was_in_line and queue_of(queue) == queue_of(job.queue)
     if run_in_ms is not None:
-        job.hold = Hold.NONE
+        job.hold = None
         job.due_ms = min(tx.now_ms + run_in_ms, LATEST_MS) if run_in_ms > 0 else None
         job.state = _state_after(source, run_in_ms)
     is_in_line = job.state == State.READY

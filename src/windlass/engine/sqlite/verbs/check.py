@@ -26,13 +26,15 @@ class Disagreement(NamedTuple):
 DISAGREEMENTS: Final = (
     Disagreement(
         "Job {0} has no payload.",
-        "SELECT id FROM jobs WHERE NOT EXISTS (SELECT 1 FROM payloads WHERE job = jobs.row)",
+        "SELECT id FROM jobs WHERE call IS NULL "
+        "AND NOT EXISTS (SELECT 1 FROM payloads WHERE job = jobs.row)",
         "it gets an empty one, with which it becomes a dead letter when it is run",
-        "INSERT INTO payloads (job, body) SELECT row, x'' FROM jobs WHERE id = :c0",
+        "UPDATE jobs SET call = x'' WHERE id = :c0",
     ),
     Disagreement(
-        "A payload is stored for row {0}, which is no job.",
-        "SELECT job FROM payloads WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE row = payloads.job)",
+        "A payload is stored for row {0}, which is no job with a large call.",
+        "SELECT job FROM payloads "
+        "WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE row = payloads.job AND call IS NULL)",
         "it is removed",
         "DELETE FROM payloads WHERE job = :c0",
     ),
@@ -71,9 +73,9 @@ DISAGREEMENTS: Final = (
     ),
     Disagreement(
         "Job {0} is held as {1} in state {2}.",
-        "SELECT id, hold, state FROM jobs WHERE hold <> 'none' AND state <> 'ready'",
+        "SELECT id, hold, state FROM jobs WHERE hold IS NOT NULL AND state <> 'ready'",
         "the hold ends",
-        "UPDATE jobs SET hold = 'none' WHERE id = :c0",
+        "UPDATE jobs SET hold = NULL WHERE id = :c0",
     ),
     Disagreement(
         "Job {0} is {1}, and its time to be kept is {2}.",
@@ -87,12 +89,12 @@ DISAGREEMENTS: Final = (
     ),
     Disagreement(
         "Job {0} is {1}, held as {2}, and its due time is {3}.",
-        "SELECT id, state, hold, coalesce(due_ms, 'not set') FROM jobs "
-        "WHERE (state IN ('scheduled', 'retrying') OR hold <> 'none') "
+        "SELECT id, state, coalesce(hold, 'none'), coalesce(due_ms, 'not set') FROM jobs "
+        "WHERE (state IN ('scheduled', 'retrying') OR hold IS NOT NULL) "
         "<> (due_ms IS NOT NULL)",
         "corrected",
         "UPDATE jobs SET due_ms = CASE WHEN state IN ('scheduled', 'retrying') "
-        "OR hold <> 'none' THEN coalesce(due_ms, :now) END WHERE id = :c0",
+        "OR hold IS NOT NULL THEN coalesce(due_ms, :now) END WHERE id = :c0",
     ),
     Disagreement(
         "Job {0} is in state {1}, which does not exist.",

@@ -131,7 +131,7 @@ def _claim_new(
 def promote(tx: Transaction) -> None:
     """Make due jobs ready, in a bounded number."""
     for job in tx.load("load_due", tx.now_ms, BITE):
-        if job.state == State.READY and job.hold != Hold.NONE:
+        if job.state == State.READY and job.hold is not None:
             offer_again(tx, job)
         elif job.state in _WAITING_FOR_INSTANT:
             tx.move(job, Event.DUE)
@@ -142,7 +142,7 @@ def promote(tx: Transaction) -> None:
 
 def offer_again(tx: Transaction, job: JobRow) -> None:
     """End the hold of an unroutable job, which keeps its old place."""
-    job.hold, job.due_ms = Hold.NONE, None
+    job.hold, job.due_ms = None, None
     tx.save(job)
     tx.touched.add(job.queue)
     tx.note_ready(job.queue, suspects=bool(job.suspect))

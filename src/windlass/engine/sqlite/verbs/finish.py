@@ -23,8 +23,8 @@ from windlass.engine.contract import (
     Verdict,
     batches,
 )
-from windlass.engine.sqlite.statements import Row, as_array
-from windlass.engine.sqlite.transaction import JobRow, Transaction
+from windlass.engine.sqlite.statements import Row, as_array, first
+from windlass.engine.sqlite.transaction import JobRow, Transaction, end_mark
 from windlass.engine.sqlite.wakeup import ReadyLine
 
 _EVENTS: Final[dict[type[Outcome], Event]] = {
@@ -57,7 +57,8 @@ def _succeed(tx: Transaction, outcomes: list[Succeeded]) -> list[Verdict]:
     if ended == len(outcomes):
         return [Verdict.OK] * ended
     return [
-        _repeated_or_stale(tx, outcome, tx.one("find_claim", outcome.id)) for outcome in outcomes
+        _repeated_or_stale(tx, outcome, first(tx.connection, "find_claim", outcome.id))
+        for outcome in outcomes
     ]
 
 
@@ -68,14 +69,15 @@ def _succeed_batch(tx: Transaction, outcomes: Sequence[Succeeded]) -> int:
     rows: list[Row] = []
     begin = 1  # SQLite counts from 1
     for outcome in outcomes:
+        mark = end_mark(outcome.token, Event.SUCCEED)
         keep_until = tx.now_ms + max(outcome.result_ttl_ms, MIN_RECORD_MS)
-        result_until = size = None
+        size = None
         if outcome.result is not None and outcome.result_ttl_ms > 0:
-            result_until = min(tx.now_ms + outcome.result_ttl_ms, LATEST_MS)
-            keep_until = min(keep_until, result_until)  # the purge first drops only the result
+            # The purge first drops only the result.
+            keep_until = min(tx.now_ms + outcome.result_ttl_ms, LATEST_MS)
             size = len(outcome.result)
             results.append(outcome.result)
-        rows.append((outcome.id, outcome.token, keep_until, result_until, begin, size))
+        rows.append((outcome.id, outcome.token, keep_until, mark, begin, size))
         begin += size or 0
     claims = as_array(rows)
     ended = 0
@@ -93,9 +95,9 @@ def _apply(tx: Transaction, outcome: Outcome) -> Verdict:
         return Verdict.OK if row else _stale(tx)
     job = tx.job(outcome.id)
     if job is None or job.token != outcome.token:
-        last = None if job is None else (job.last_token, job.last_event)
+        last = None if job is None else job.last_end
         return _repeated_or_stale(tx, outcome, last)
-    job.last_token, job.last_event = outcome.token, _EVENTS[type(outcome)]
+    job.last_end = end_mark(outcome.token, _EVENTS[type(outcome)])
     _move(tx, job, outcome)
     return Verdict.OK
 
@@ -135,9 +137,9 @@ def _park(tx: Transaction, job: JobRow, why: bytes) -> None:
         tx.made_ready[ReadyLine(job.queue, bool(job.suspect))] -= 1
 
 
-def _repeated_or_stale(tx: Transaction, outcome: Outcome, last: Row | None) -> Verdict:
+def _repeated_or_stale(tx: Transaction, outcome: Outcome, last_end: int | None) -> Verdict:
     """Accept a repeat of the same end. A different end is stale: the first took effect."""
-    if last == (outcome.token, _EVENTS[type(outcome)]):
+    if last_end == end_mark(outcome.token, _EVENTS[type(outcome)]):
         return Verdict.OK
     return _stale(tx)
 

@@ -9,7 +9,7 @@ from windlass.core.queues.settings import USUAL
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import NewJob, Placed, PutCode, check_times
 from windlass.engine.sqlite.statements import SQL
-from windlass.engine.sqlite.transaction import Transaction, unpack_settings
+from windlass.engine.sqlite.transaction import SMALL_CALL, Transaction, unpack_settings
 from windlass.engine.sqlite.verbs import unique
 
 
@@ -29,6 +29,7 @@ def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
         return Placed(job.id, PutCode.FULL)
     is_ready = due_ms <= tx.now_ms
     state = State.READY if is_ready else State.SCHEDULED
+    is_small = len(job.payload) <= SMALL_CALL
     row = _insert(
         tx,
         job.id,
@@ -37,13 +38,14 @@ def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
         -job.priority,
         state,
         tx.now_ms,
-        tx.now_ms if is_ready else None,
         None if is_ready else due_ms,
         expires_ms,
+        job.payload if is_small else None,
     )
     if not tx.connection.changes():
         return Placed(job.id, PutCode.CREATED)  # an earlier call stored the job
-    tx.connection.execute(SQL["insert_payload"], (row, job.payload))
+    if not is_small:
+        tx.connection.execute(SQL["insert_payload"], (row, job.payload))
     if is_ready:
         tx.arrive(row, job.queue, -job.priority)
     else:

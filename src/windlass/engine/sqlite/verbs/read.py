@@ -51,13 +51,12 @@ def _get(connection: apsw.Connection, job_id: str, now_ms: int) -> JobRecord | N
         return None
     *_, has_result, _unique_key, _held_because, number = found[0]
     result = rows(connection, "read_result", number)[0][0] if has_result else None
-    bodies = rows(connection, "read_payload", number)
     failures = rows(connection, "list_failures", number)
     return _to_record(
         found[0],
         now_ms,
         result=result,
-        payload=bodies[0][0] if bodies else b"",
+        payload=rows(connection, "read_payload", number)[0][0],
         failures=tuple(map(_to_failure, failures)),
     )
 
@@ -104,16 +103,16 @@ def _to_record(
         rest[7:13],
         rest[13:],
     )
-    cancel_requested, suspect, progress, result_until_ms, has_result, *rest = rest
+    cancel_requested, suspect, progress, keep_until_ms, has_result, *rest = rest
     unique_key, held_because, _number = rest
-    visible = bool(has_result) and result_until_ms > now_ms
+    visible = bool(has_result) and (keep_until_ms or 0) > now_ms
     return JobRecord(
         id=job_id,
         task=task,
         queue=queue,
         priority=priority,
         state=State(state),
-        hold=Hold(hold),
+        hold=Hold.NONE if hold is None else Hold(hold),
         reason=Reason(reason) if reason else None,
         counters=Counters(*counters),
         created_ms=created,

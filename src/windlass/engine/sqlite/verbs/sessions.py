@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from windlass.core.states import Event
 from windlass.engine.contract import GONE_SESSION_MS, UNKNOWN_NONCE_MS, Beat, Closed, Pulse
-from windlass.engine.sqlite.transaction import Transaction
+from windlass.engine.sqlite.transaction import Transaction, end_mark
 from windlass.engine.sqlite.verbs.claim import EMPTY
 
 
@@ -42,7 +42,7 @@ def release(tx: Transaction, session: str, nonce: str) -> int:
     tx.run("use_up_nonce", session, tx.now_ms + tx.options.lease_ms, nonce)
     jobs = tx.load("load_held_under", session, nonce)
     for job in jobs:
-        job.last_token, job.last_event = nonce, Event.RELEASE
+        job.last_end = end_mark(nonce, Event.RELEASE)
         tx.move(job, Event.RELEASE, started=False)
     return len(jobs)
 

@@ -116,7 +116,7 @@ def _replace(tx: Transaction, job: JobRow, new: NewJob, unique: UniqueKey) -> No
     )
     if is_ready and not keeps_age:
         tx.note_age(job.row, new.queue)
-    tx.run("replace_payload", job.row, new.payload)
+    tx.store_payload(job.row, new.payload)
     tx.touched.update((job.queue, new.queue))
     tx.counts[job.queue, job.state] -= 1
     tx.counts[new.queue, state] += 1
