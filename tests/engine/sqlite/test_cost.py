@@ -1,4 +1,5 @@
-"""Each job costs few Python calls: a put, an end and a claim stay cheap in large batches."""
+"""Each job costs few Python calls and statements: a put, an end and a claim stay cheap in large
+batches."""
 
 from __future__ import annotations
 
@@ -51,7 +52,16 @@ def new_jobs(begin: int, number: int) -> list[NewJob]:
 
 def test_a_put(engine: SQLiteEngine) -> None:
     batches = {number: new_jobs(1_000 * number, number) for number in (FEW, MANY)}
-    assert calls_per_job(lambda number: engine.put(batches[number])) <= 5
+    assert calls_per_job(lambda number: engine.put(batches[number])) <= 2.5
+
+
+def test_a_put_stores_ten_jobs_by_one_statement(engine: SQLiteEngine) -> None:
+    engine.put(new_jobs(0, 10))
+    taken: list[str] = []
+    engine._database._writer().set_profile(lambda text, _ns: taken.append(text))
+    engine.put(new_jobs(1_000, MANY))
+    assert len([text for text in taken if text.startswith("INSERT INTO jobs")]) == MANY // 10
+    assert len(taken) <= MANY // 10 + 10
 
 
 def test_a_turn_that_ends_and_claims_as_many(engine: SQLiteEngine) -> None:

@@ -122,7 +122,7 @@ class SQLiteEngine:
     # ----------------------------------------------------------------------------- hot paths
 
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
-        return self._write(lambda tx: [put.put(tx, job) for job in jobs])
+        return self._write(lambda tx: put.put_all(tx, jobs))
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         return self._write(lambda tx: finish.finish(tx, outcomes))

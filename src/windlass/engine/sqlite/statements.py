@@ -49,6 +49,18 @@ def as_array(values: Sequence[Any]) -> str:
     return msgspec.json.encode(values).decode()
 
 
+def repeat_values(statement: str, times: int) -> str:
+    """Let an `INSERT` of one row insert several; the parameters of all rows are one sequence."""
+    before, values, after = re.split(r"(?<=VALUES )(\(.*\))", statement)
+    width = max(int(number) for number in re.findall(r"\?(\d+)", values))
+    copies = [_shift_parameters(values, at * width) for at in range(times)]
+    return f"{before}{', '.join(copies)}{after}"
+
+
+def _shift_parameters(text: str, by: int) -> str:
+    return re.sub(r"\?(\d+)", lambda found: f"?{int(found[1]) + by}", text)
+
+
 def rows(connection: apsw.Connection, name: str, *values: Any) -> list[Row]:
     """Run a statement to its end and return its rows."""
     return list(connection.execute(SQL[name], values))

@@ -25,6 +25,10 @@ INSERT INTO idempotency (task, key, id, fingerprint, expires_ms) VALUES (?, ?, ?
 ON CONFLICT (task, key) DO UPDATE
 SET id = excluded.id, fingerprint = excluded.fingerprint, expires_ms = excluded.expires_ms
 
+-- name: list_rows
+-- The row numbers of jobs between two numbers, both included.
+SELECT row FROM jobs WHERE row BETWEEN ? AND ?
+
 -- name: last_row
 -- The highest row number of a job.
 SELECT max(row) FROM jobs

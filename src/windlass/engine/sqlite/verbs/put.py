@@ -1,6 +1,18 @@
-"""Put new jobs, each at most once."""
+"""Put new jobs, each at most once.
+
+1. `put_all` splits the jobs of a call: plain jobs in a row are stored together, by one statement
+   that is prepared once; a job with a key, or in a queue with settings, is stored alone.
+2. `put` stores one job of any kind.
+
+A repeat of a put is found by the insert itself: a known id inserts nothing.
+"""
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final
 
 import apsw
 
@@ -8,18 +20,39 @@ from windlass.core.queues.labels import queue_of
 from windlass.core.queues.settings import USUAL
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import NewJob, Placed, PutCode, check_times
-from windlass.engine.sqlite.statements import SQL
+from windlass.engine.sqlite.statements import SQL, Row, first, repeat_values
 from windlass.engine.sqlite.transaction import SMALL_CALL, Transaction, unpack_settings
 from windlass.engine.sqlite.verbs import unique
+from windlass.engine.sqlite.wakeup import ReadyLine
+
+#: One statement inserts this many jobs: each run of a statement costs a search in the cache of
+#: statements and a release of the GIL. More jobs per statement gain nothing.
+_GROUP: Final = 10
+_INSERT_GROUP: Final = repeat_values(SQL["insert_job"], _GROUP)
+
+
+def put_all(tx: Transaction, jobs: Sequence[NewJob]) -> list[Placed]:
+    """Store jobs in their order."""
+    if len(jobs) == 1:
+        return [put(tx, jobs[0])]
+    placed: list[Placed] = []
+    plain: list[NewJob] = []
+    for job in jobs:
+        has_key = job.idempotency_key is not None or job.unique is not None
+        if has_key or (tx.queues and queue_of(job.queue) in unpack_settings(tx.queues)):
+            placed += _put_plain(tx, plain)
+            placed.append(put(tx, job))
+            plain = []
+        else:
+            plain.append(job)
+    return placed + _put_plain(tx, plain)
 
 
 def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
     """Store one job. A known id changes nothing; a known key returns the job that has the key.
     Without `is_bounded`, the job also goes into a full queue."""
-    due_ms, expires_ms = tx.now_ms, None
-    if job.has_times:
-        check_times(job)
-        due_ms, expires_ms = job.due_ms(tx.now_ms), job.expiry_ms(tx.now_ms)
+    row = _row_of(tx, job)
+    *_, rank, state, _, due_ms, _, call = row
     has_key = job.idempotency_key is not None or job.unique is not None
     if has_key and tx.job(job.id) is None:
         placed = _find_key(tx, job) or unique.meet(tx, job)
@@ -27,51 +60,93 @@ def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
             return placed
     if is_bounded and tx.queues and _is_full(tx, job) and tx.job(job.id) is None:
         return Placed(job.id, PutCode.FULL)
-    is_ready = due_ms <= tx.now_ms
-    state = State.READY if is_ready else State.SCHEDULED
-    is_small = len(job.payload) <= SMALL_CALL
-    row = _insert(
-        tx,
-        job.id,
-        job.task,
-        job.queue,
-        -job.priority,
-        state,
-        tx.now_ms,
-        None if is_ready else due_ms,
-        expires_ms,
-        job.payload if is_small else None,
-    )
+    number = _insert(tx, row)
     if not tx.connection.changes():
         return Placed(job.id, PutCode.CREATED)  # an earlier call stored the job
-    if not is_small:
-        tx.connection.execute(SQL["insert_payload"], (row, job.payload))
-    if is_ready:
-        tx.arrive(row, job.queue, -job.priority)
+    if call is None:
+        tx.connection.execute(SQL["insert_payload"], (number, job.payload))
+    if due_ms is None:
+        tx.arrive(number, job.queue, rank)
     else:
         tx.note_due(job.queue, due_ms)
     if has_key:
-        _keep_keys(tx, job, row)
+        _keep_keys(tx, job, number)
     tx.counts[job.queue, state] += 1
     tx.totals["enqueued"] += 1
     return Placed(job.id, PutCode.CREATED)
 
 
-def _insert(tx: Transaction, *columns: object) -> int:
-    """Store a record and return its row. If the sequence lags behind the rows, it catches up."""
-    tx.sequence += 1
-    row = tx.sequence
+def _put_plain(tx: Transaction, jobs: Sequence[NewJob]) -> list[Placed]:
+    """Store jobs without keys, in queues without settings."""
+    if not jobs:
+        return []
+    _catch_up(tx, tx.sequence + 1)
+    begin = tx.sequence + 1
+    rows = [(number, *_row_of(tx, job)) for number, job in enumerate(jobs, begin)]
+    tx.sequence += len(rows)
+    before = tx.connection.total_changes()
+    in_groups = len(rows) - len(rows) % _GROUP
+    groups = [
+        tuple(chain.from_iterable(rows[at : at + _GROUP])) for at in range(0, in_groups, _GROUP)
+    ]
+    tx.connection.executemany(_INSERT_GROUP, groups)
+    tx.connection.executemany(SQL["insert_job"], rows[in_groups:])
+    if tx.connection.total_changes() - before < len(rows):  # earlier calls stored some of them
+        stored = {number for (number,) in tx.rows("list_rows", begin, tx.sequence)}
+        rows = [row for row in rows if row[0] in stored]
+    large = [(row[0], jobs[row[0] - begin].payload) for row in rows if row[-1] is None]
+    tx.connection.executemany(SQL["insert_payload"], large)
+    _note_stored(tx, rows)
+    return [Placed(job.id, PutCode.CREATED) for job in jobs]
+
+
+def _note_stored(tx: Transaction, rows: Sequence[Row]) -> None:
+    """Report new jobs to the bookkeeping: once for each line, and for each job that waits."""
+    for number, _, _, line, rank, _, _, due_ms, _, _ in rows:
+        if due_ms is not None:
+            tx.note_due(line, due_ms)
+        elif line not in tx.arrived or (rank, number) < tx.arrived[line]:
+            tx.arrived[line] = (rank, number)
+    for (line, state), number in Counter([(row[3], row[5]) for row in rows]).items():
+        tx.counts[line, state] += number
+        if state is State.READY:
+            tx.made_ready[ReadyLine(line)] += number
+    tx.totals["enqueued"] += len(rows)
+
+
+def _row_of(tx: Transaction, job: NewJob) -> Row:
+    """Return the values of the statement `insert_job`, after the row number."""
+    now_ms, payload = tx.now_ms, job.payload
+    call = payload if len(payload) <= SMALL_CALL else None
+    if not job.has_times:
+        return (job.id, job.task, job.queue, -job.priority, State.READY, now_ms, None, None, call)
+    check_times(job)
+    due_ms, expires_ms = job.due_ms(now_ms), job.expiry_ms(now_ms)
+    state, due = (State.READY, None) if due_ms <= now_ms else (State.SCHEDULED, due_ms)
+    return (job.id, job.task, job.queue, -job.priority, state, now_ms, due, expires_ms, call)
+
+
+def _insert(tx: Transaction, row: Row) -> int:
+    """Store a record and return its number."""
+    number = tx.next_number()
     try:
-        tx.connection.execute(SQL["insert_job"], (row, *columns))
+        tx.connection.execute(SQL["insert_job"], (number, *row))
     except apsw.ConstraintError:
-        last = tx.one("last_row")
-        if last is None or last[0] is None or last[0] < row:
+        if not _catch_up(tx, number):
             raise
-        tx.sequence = last[0]
-        tx.totals["orphans"] += 1
-        row = tx.next_number()
-        tx.run("insert_job", row, *columns)
-    return row
+        number = tx.next_number()
+        tx.connection.execute(SQL["insert_job"], (number, *row))
+    return number
+
+
+def _catch_up(tx: Transaction, number: int) -> bool:
+    """Continue the sequence after the last row if it lags behind; return whether it did."""
+    last = first(tx.connection, "last_row")
+    if last is None or last < number:
+        return False
+    tx.sequence = last
+    tx.totals["orphans"] += 1
+    return True
 
 
 def _find_key(tx: Transaction, job: NewJob) -> Placed | None:
