@@ -80,3 +80,14 @@ def test_a_turn_that_ends_and_claims_as_many(engine: SQLiteEngine) -> None:
         lambda number: engine.turn("session", ends[number], nonces[number], Plan(), number)
     )
     assert work <= 2
+
+
+def test_a_claim_reads_its_jobs_once(engine: SQLiteEngine) -> None:
+    engine.put(new_jobs(0, 2 * FEW))
+    engine.turn("session", (), "1", Plan(), FEW)
+    taken: list[str] = []
+    engine._database._writer().set_profile(lambda text, _ns: taken.append(text))
+    assert len(engine.turn("session", (), "2", Plan(), FEW).batch.claims) == FEW
+    reads = [text for text in taken if "FROM jobs" in text and "call" in text]
+    assert len(reads) == 1
+    assert len(taken) <= 22

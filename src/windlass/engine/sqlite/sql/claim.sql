@@ -11,8 +11,8 @@ UPDATE jobs SET due_ms = NULL WHERE row = ?
 
 -- name: list_claims
 -- The jobs that a session still holds under one token, in the order of their claim.
-SELECT rank, place, id, task, queue, attempt, starts, crashes, losses, interruptions, snoozes, strays, created_ms,
-       suspect, age - rank, coalesce(call, (SELECT body FROM payloads WHERE job = row), x'')
+SELECT rank, place, row, id, queue, expires_ms,
+       task, attempt, starts, crashes, losses, interruptions, snoozes, strays, created_ms, suspect, age - rank, call
 FROM jobs
 WHERE state = 'running' AND session = ? AND token = ?
 ORDER BY rank, place
@@ -30,10 +30,9 @@ SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_request
        progress, result
 FROM jobs WHERE due_ms <= ? ORDER BY due_ms, row LIMIT ?
 
--- name: measure_payloads
--- The sizes of payloads in bytes, as an array; the jobs are given as an array of rows.
-SELECT json_group_array(coalesce(length(call), (SELECT length(body) FROM payloads WHERE job = jobs.row), 0))
-FROM json_each(?1) AS given CROSS JOIN jobs ON jobs.row = given.value
+-- name: list_payloads
+-- The large calls of jobs, which are given as an array of rows.
+SELECT payloads.job, payloads.body FROM json_each(?1) AS given CROSS JOIN payloads ON payloads.job = given.value
 
 -- name: next_due
 -- The instant of the next due job.

@@ -121,8 +121,8 @@ def _claim_new(
         reap(tx)
         if is_gone(tx.connection, session):
             return Batch(gone=True)
-    number, is_cut_short = _lease(tx, session, nonce, plan, limit)
-    held = _held(tx, session, nonce, plan) if number else ()
+    taken, is_cut_short = _lease(tx, session, nonce, plan, limit)
+    held = _to_claims(tx, nonce, plan, taken)
     batch = ClaimPreview.within(tx).idle_batch(plan)
     next_in_ms = 0 if is_cut_short else batch.next_in_ms
     return msgspec.structs.replace(batch, claims=held, next_in_ms=next_in_ms)
@@ -166,14 +166,17 @@ def reap(tx: Transaction) -> bool:
     return False
 
 
-def _lease(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> tuple[int, bool]:
-    """Lease the next jobs in line, and cancel expired jobs, in a bounded number. Return the number
-    of leased jobs, and whether a limit other than `limit` cut the batch short."""
-    taken = expired = 0
+def _lease(
+    tx: Transaction, session: str, nonce: str, plan: Plan, limit: int
+) -> tuple[list[Row], bool]:
+    """Lease the next jobs in line, and cancel expired jobs, in a bounded number. Return the leased
+    jobs, and whether a limit other than `limit` cut the batch short."""
+    taken: list[Row] = []
+    expired = 0
     left_bytes = plan.most_bytes
     is_cut_short = is_done = False
-    while taken < limit and not is_done:
-        found = _next_in_line(tx, plan, limit - taken)
+    while len(taken) < limit and not is_done:
+        found = _next_in_line(tx, plan, limit - len(taken))
         paused = _paused_ids(tx, found) if tx.queues else ()
         number = len(found)
         if limit > 1:
@@ -197,7 +200,7 @@ def _lease(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) ->
                 is_done = is_cut_short = True
                 break
         _take(tx, session, nonce, fresh, suspects=plan.suspects)
-        taken += len(fresh)
+        taken += fresh
     if taken:
         tx.run("note_claim", session, tx.now_ms + tx.options.lease_ms, nonce)
     return taken, is_cut_short
@@ -208,8 +211,7 @@ def _fitting(
 ) -> tuple[int, int]:
     """Count the jobs that fit into the byte budget; return the number and the remaining budget."""
     fresh = [row for row in found if row[5] is None or row[5] > tx.now_ms]
-    sizes = msgspec.json.decode(first(tx.connection, "measure_payloads", _array_of(fresh)))
-    for number, size in enumerate(sizes):
+    for number, (*_, size) in enumerate(fresh):
         if size > left_bytes and number >= at_least:
             return number, left_bytes
         left_bytes -= size
@@ -284,12 +286,22 @@ def _next_of_tiers(tx: Transaction, plan: Plan, served: Lines, limit: int) -> li
 
 def _held(tx: Transaction, session: str, nonce: str, plan: Plan) -> tuple[Claim, ...]:
     """List the claims under a nonce as leased: by queue first if the plan names queues."""
-    held = tx.rows("list_claims", session, nonce)
+    return _to_claims(tx, nonce, plan, tx.rows("list_claims", session, nonce), is_new=False)
+
+
+def _to_claims(
+    tx: Transaction, nonce: str, plan: Plan, held: list[Row], *, is_new: bool = True
+) -> tuple[Claim, ...]:
+    """Make claims of rows of `list_ready`, read before the claim counted as an attempt (`is_new`),
+    or of `list_claims`."""
     if tx.queues:
         held.sort(key=lambda row: _standing(tx, row[4], row))
+    else:
+        held.sort()  # by rank, then place, which is unique
     if plan.queues:
         precedence = {queue: -number for number, queue in enumerate(reversed(plan.queues))}
         held.sort(key=lambda row: precedence.get(queue_of(row[4]), 1))
+    large = _large_calls(tx, held)
     claims = [
         Claim(
             id=job_id,
@@ -297,14 +309,20 @@ def _held(tx: Transaction, session: str, nonce: str, plan: Plan) -> tuple[Claim,
             task=task,
             queue=queue,
             priority=priority,
-            payload=payload,
-            counters=Counters(*counters),
+            payload=large.get(number, b"") if call is None else call,
+            counters=Counters(attempt + is_new, starts + is_new, *counters),
             created_ms=created_ms,
             suspect=bool(suspect),
         )
-        for _, _, job_id, task, queue, *counters, created_ms, suspect, priority, payload in held
+        for (_, _, number, job_id, queue, _, task, attempt, starts, *rest) in held
+        for (*counters, created_ms, suspect, priority, call) in [rest[:9]]
     ]
     return tuple(claims)
+
+
+def _large_calls(tx: Transaction, held: list[Row]) -> dict[int, bytes]:
+    numbers = [row[2] for row in held if row[17] is None]
+    return dict(tx.rows("list_payloads", as_array(numbers))) if numbers else {}
 
 
 def _expire(tx: Transaction, job_id: str) -> None:
