@@ -21,7 +21,7 @@ GENERATOR := $(VENV)/.generator-installed
 USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint types layers pytest redis-server docs packages proofs bench bench-peers format clean
+.PHONY: help install demo test test-all lint types layers pytest redis-server docs packages proofs bench bench-peers bench-quick format clean
 
 help:
 	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } \
@@ -94,6 +94,9 @@ bench: $(TESTING) redis-server ## Measure throughput, latency and idle cost on t
 bench-peers: $(TESTING) redis-server ## Measure windlass next to other task queues (about 90 minutes)
 	$(BIN)/python -m benchmarks.peers --json build/peers.json
 	@echo "To write the page: $(BIN)/python -m benchmarks.peers --page build/peers.json"
+
+bench-quick: $(TESTING) redis-server ## Compare with the baseline of this machine (two minutes)
+	$(BIN)/python -m benchmarks.quick $(if $(REV),--baseline $(REV)) $(if $(LEAST),--fail-under $(LEAST))
 
 ##@ Clean up
 

@@ -11,6 +11,7 @@ import compileall
 import importlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -107,6 +108,10 @@ SETTINGS: Final[dict[str, Callable[[], Stage]]] = {
     "redis everysec": lambda: RedisStage("everysec"),
     "redis always": lambda: RedisStage("always"),
 }
+
+
+def has_redis() -> bool:
+    return shutil.which("redis-server") is not None
 
 
 @contextmanager
