@@ -21,7 +21,7 @@ GENERATOR := $(VENV)/.generator-installed
 USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint types layers pytest redis-server docs packages proofs bench bench-peers bench-quick format clean
+.PHONY: help install demo test test-all lint types layers pytest redis-server docs packages proofs bench bench-peers bench-quick bench-scale format clean
 
 help:
 	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } \
@@ -97,6 +97,10 @@ bench-peers: $(TESTING) redis-server ## Measure windlass next to other task queu
 
 bench-quick: $(TESTING) redis-server ## Compare with the baseline of this machine (two minutes)
 	$(BIN)/python -m benchmarks.quick $(if $(REV),--baseline $(REV)) $(if $(LEAST),--fail-under $(LEAST))
+
+# QUICK=1 measures up to 100,000 jobs in some minutes.
+bench-scale: $(TESTING) redis-server ## Measure up to ten million jobs and 10,000 queues (hours)
+	$(BIN)/python -m benchmarks.scale --page $(if $(QUICK),--quick)
 
 ##@ Clean up
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
-import platform
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import apsw
-
+from benchmarks.machine import machine, redis_version
 from benchmarks.measures import MEASURES, NO_ENGINE
-from benchmarks.page import Figure, Machine, Results, encode, shown, write_results
+from benchmarks.page import Figure, Results, encode, shown, write_results
 from benchmarks.repeating import repeat
 from benchmarks.stage import SETTINGS, compile_sources
 
@@ -46,13 +41,13 @@ def _arguments() -> argparse.Namespace:
     unknown = set(arguments.measures) - set(MEASURES)
     if unknown:
         parser.error(f"expected some of {', '.join(MEASURES)}, found {', '.join(unknown)}")
-    if arguments.publish and (arguments.measures or arguments.on or not _redis_version()):
+    if arguments.publish and (arguments.measures or arguments.on or not redis_version()):
         parser.error("--publish takes all measures on all settings: it needs a redis-server")
     return arguments
 
 
 def _possible_settings() -> list[str]:
-    if _redis_version():
+    if redis_version():
         return list(SETTINGS)
     print("There is no redis-server here: only SQLite is measured.", file=sys.stderr)
     return [setting for setting in SETTINGS if setting.startswith("sqlite")]
@@ -71,25 +66,6 @@ def print_table(figures: Sequence[Figure]) -> None:
     for name, figure in zip(names, figures, strict=True):
         spread = f"({shown(figure.least)} .. {shown(figure.most)})"
         print(f"{name.ljust(width)}  {shown(figure.value).rjust(9)} {figure.unit}  {spread}")
-
-
-def machine() -> Machine:
-    return Machine(
-        cores=os.cpu_count() or 1,
-        python=platform.python_version(),
-        system=platform.system(),
-        sqlite=apsw.sqlite_lib_version(),
-        redis=_redis_version(),
-    )
-
-
-def _redis_version() -> str:
-    """Of the server that is started here; nothing where there is none."""
-    executable = shutil.which("redis-server")
-    if executable is None:
-        return ""
-    told = subprocess.run([executable, "--version"], capture_output=True, text=True, check=True)
-    return told.stdout.split("v=")[1].split()[0]
 
 
 main()

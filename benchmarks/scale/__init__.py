@@ -1,0 +1,1 @@
+"""How throughput and claim latency change with the backlog and the number of queues."""

@@ -1,0 +1,109 @@
+"""`python -m benchmarks.scale`: measure engines with growing backlogs; write JSON, page and charts.
+
+The whole run takes hours, mostly to fill ten million jobs; `--quick` takes some minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks.machine import machine
+from benchmarks.scale.page import write_page
+from benchmarks.scale.results import RESULTS, Point, ScaleResults, write_results
+from benchmarks.scale.subject import Subject, measure, show, subject
+from benchmarks.stage import has_redis
+
+#: Without a sync per commit: the speed of the disk would hide what grows.
+ENGINES: Final = {"sqlite": "sqlite normal", "redis": "redis everysec"}
+CASES: Final = ("ready", "scheduled", "finished", "mixed", "queues")
+SIZES: Final = (1_000, 100_000, 1_000_000, 10_000_000)
+QUICK_SIZES: Final = (1_000, 10_000, 100_000)
+QUEUES: Final = (1, 100, 1_000, 10_000)
+#: The backlog of the small engine.
+SMALL: Final = 1_000
+_JOBS_PER_QUEUE: Final = 5
+
+
+def main() -> None:
+    arguments = _arguments()
+    points: list[Point] = []
+    for engine in arguments.on or [one for one in ENGINES if one == "sqlite" or has_redis()]:
+        for case in arguments.case or CASES:
+            for point in _measure_case(engine, case, arguments):
+                points.append(point)
+                # After each point: a long run may be ended early.
+                write_results(ScaleResults(machine(), points), arguments.json)
+                show(_line(point))
+    if arguments.page:
+        write_page(ScaleResults(machine(), points))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
+    parser.add_argument("--on", action="append", choices=ENGINES, help="engine; all by default")
+    parser.add_argument("--case", action="append", choices=CASES, help="backlog; all by default")
+    parser.add_argument("--size", action="append", type=int, help="jobs; several are possible")
+    parser.add_argument("--quick", action="store_true", help=f"sizes {QUICK_SIZES}, fewer jobs")
+    parser.add_argument("--json", type=Path, default=RESULTS, metavar="FILE")
+    parser.add_argument("--page", action="store_true", help="write docs/benchmarks/scale.md")
+    return parser.parse_args()
+
+
+def _measure_case(engine: str, case: str, arguments: argparse.Namespace) -> Iterator[Point]:
+    sizes = sorted(arguments.size or (QUICK_SIZES if arguments.quick else SIZES))
+    if case == "queues":
+        for number in sorted(size for size in QUEUES if size <= max(sizes)):
+            yield _of_queues(engine, number, arguments)
+        return
+    if case == "mixed":
+        sizes = sizes[-1:]
+    with subject(ENGINES[engine]) as large:
+        filled = 0
+        for size in sizes:
+            for part in ("ready", "scheduled") if case == "mixed" else (case,):
+                large.fill(part, size - filled, f"{engine}, {case}")
+            filled = size
+            yield _compare(engine, case, size, large, arguments)
+
+
+def _of_queues(engine: str, number: int, arguments: argparse.Namespace) -> Point:
+    with subject(ENGINES[engine], queues=number) as large:
+        large.fill("ready", max(SMALL, number * _JOBS_PER_QUEUE), f"{engine}, {number} queues")
+        return _compare(engine, "queues", number, large, arguments)
+
+
+def _compare(
+    engine: str, case: str, size: int, large: Subject, arguments: argparse.Namespace
+) -> Point:
+    """Let the large engine take turns with a new small one."""
+    jobs, claims, rounds = (2_000, 300, 3) if arguments.quick else (10_000, 1_000, 5)
+    with subject(ENGINES[engine]) as small:
+        small.fill("ready", SMALL, f"{engine}, small")
+        found = measure([small, large], jobs, claims, rounds)
+    return Point(engine, case, size, found[1], found[0], _check_s(large, case))
+
+
+def _check_s(large: Subject, case: str) -> float | None:
+    if case == "queues":
+        return None
+    started = time.perf_counter()
+    problems: Sequence[str] = large.engine.check()
+    if problems:
+        raise AssertionError(f"check found {problems[:3]}")
+    return time.perf_counter() - started
+
+
+def _line(point: Point) -> str:
+    return (
+        f"{point.engine}, {point.size:,} {point.case}: drain {point.large.drain_rate:,.0f}/s "
+        f"(x{point.drain_ratio:.2f}), claim p99 {point.large.claim_p99_ms:.2f} ms "
+        f"(x{point.p99_ratio:.2f})"
+    )
+
+
+if __name__ == "__main__":
+    main()
