@@ -8,10 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+import apsw
 import pytest
 
 from windlass.engine.contract import EngineOptions, NewJob, Plan, Succeeded
+from windlass.engine.sqlite import line_index
 from windlass.engine.sqlite.engine import SQLiteEngine
+from windlass.engine.sqlite.statements import Row, rows
 
 FEW, MANY = 50, 250
 
@@ -91,3 +94,24 @@ def test_a_claim_reads_its_jobs_once(engine: SQLiteEngine) -> None:
     reads = [text for text in taken if "FROM jobs" in text and "call" in text]
     assert len(reads) == 1
     assert len(taken) <= 22
+
+
+def test_a_claim_from_many_lines_reads_few_jobs_of_each(
+    engine: SQLiteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [
+        NewJob(id=f"job-{at:06}", task="task", queue=f"queue-{at % FEW:02}", payload=b"{}")
+        for at in range(10 * FEW)
+    ]
+    engine.put(jobs)
+    read: list[str] = []
+
+    def counted(connection: apsw.Connection, name: str, *values: object) -> list[Row]:
+        found = rows(connection, name, *values)
+        read.extend([name] * len(found))
+        return found
+
+    monkeypatch.setattr(line_index, "rows", counted)
+    claims = engine.turn("session", (), "1", Plan(), FEW).batch.claims
+    assert [claim.id for claim in claims] == [job.id for job in jobs[:FEW]]
+    assert FEW <= read.count("list_ready_after") <= 2 * FEW

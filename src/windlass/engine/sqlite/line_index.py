@@ -30,8 +30,11 @@ _BEFORE_ALL: Final = -(2**62)
 _BEHIND: Final = "\x01"
 #: A text that sorts after every name of a line.
 _BEHIND_ALL: Final = "\U0010ffff"
-#: Read this many jobs of a line, or lines of a group, at a time.
+#: Read at most this many jobs of a line, or lines of a group, at a time.
 _CHUNK: Final = 32
+#: Read this many jobs of a line first, then twice as many each time: of many lines, a claim takes
+#: few jobs each.
+_FIRST_CHUNK: Final = 2
 
 
 class Group(NamedTuple):
@@ -186,7 +189,7 @@ class Search(NamedTuple):
 
     def _jobs(self, line: str, limit: int) -> Iterator[tuple[int, int, str | Row]]:
         age = self.settings.get(queue_of(line), USUAL).aged(self.now_ms).age
-        chunk = min(limit, _CHUNK)
+        chunk = min(limit, _FIRST_CHUNK)
         rank, place, is_full = _BEFORE_ALL, 0, True
         while is_full:
             found = rows(
@@ -196,6 +199,7 @@ class Search(NamedTuple):
             for row in found:
                 rank, place = row[:2]
                 yield rank - age, place, row
+            chunk = min(limit, 2 * chunk, _CHUNK)
 
 
 def age_of_cohort(cohort: str, now_ms: int) -> int:
