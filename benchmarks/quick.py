@@ -18,7 +18,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -51,9 +51,9 @@ def main() -> None:
         return
     compile_sources()
     if arguments.baseline:
-        old, new = _alternate(_build(arguments.baseline), arguments.runs, arguments.only)
+        old, new = _alternate(_build(arguments.baseline), _steps(arguments))
     else:
-        new = _collect(Path(sys.executable), arguments.runs, arguments.only)
+        new = _collect(Path(sys.executable), _steps(arguments))
         old = _against_baseline(new, is_replaced=arguments.save)
     comparisons = compare(old, new, is_paired=bool(arguments.baseline))
     print(table(comparisons))
@@ -70,6 +70,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=3, help="repeat, and take medians")
     parser.add_argument("--fail-under", type=float, default=0.0, metavar="RATIO")
     parser.add_argument("--only", action="append", choices=MEASURED, metavar="MEASURE")
+    parser.add_argument("--on", action="append", choices=SETTINGS, metavar="SETTING")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -90,28 +91,26 @@ def _ask(python: Path, name: str, setting: str) -> list[Taken]:
     return [figure for figure in taken if figure.name not in _LEFT_OUT]
 
 
-def _steps(runs: int, only: Sequence[str] | None) -> Iterator[tuple[str, str]]:
+def _steps(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
     settings = [one for one in SETTINGS if one.startswith("sqlite") or has_redis()]
-    for run in range(runs):
-        for setting in settings:
-            for name in only or MEASURED:
-                print(f"run {run + 1} of {runs}: {name}, {setting}", file=sys.stderr)
+    for run in range(arguments.runs):
+        for setting in arguments.on or settings:
+            for name in arguments.only or MEASURED:
+                print(f"run {run + 1} of {arguments.runs}: {name}, {setting}", file=sys.stderr)
                 yield name, setting
 
 
-def _collect(python: Path, runs: int, only: Sequence[str] | None) -> list[Samples]:
+def _collect(python: Path, steps: Iterable[tuple[str, str]]) -> list[Samples]:
     found: dict[tuple[str, str], Samples] = {}
-    for name, setting in _steps(runs, only):
+    for name, setting in steps:
         add(found, setting, _ask(python, name, setting))
     return [*found.values()]
 
 
-def _alternate(
-    old: Path, runs: int, only: Sequence[str] | None
-) -> tuple[list[Samples], list[Samples]]:
+def _alternate(old: Path, steps: Iterable[tuple[str, str]]) -> tuple[list[Samples], list[Samples]]:
     """Let both sides take turns; every other step begins with the new one."""
     sides: list[dict[tuple[str, str], Samples]] = [{}, {}]
-    for at, (name, setting) in enumerate(_steps(runs, only)):
+    for at, (name, setting) in enumerate(steps):
         for side in (0, 1) if at % 2 else (1, 0):
             python = Path(sys.executable) if side else old
             add(sides[side], setting, _ask(python, name, setting))

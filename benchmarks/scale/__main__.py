@@ -100,7 +100,8 @@ def _check_s(large: Subject, case: str) -> float | None:
 def _line(point: Point) -> str:
     return (
         f"{point.engine}, {point.size:,} {point.case}: drain {point.large.drain_rate:,.0f}/s "
-        f"(x{point.drain_ratio:.2f}), claim p99 {point.large.claim_p99_ms:.2f} ms "
+        f"(x{point.drain_ratio:.2f}), CPU {point.large.drain_cpu_us:.1f} us/job "
+        f"(x{point.cpu_ratio:.2f}), claim p99 {point.large.claim_p99_ms:.2f} ms "
         f"(x{point.p99_ratio:.2f})"
     )
 

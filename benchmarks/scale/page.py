@@ -24,7 +24,8 @@ CHARTS: Final[dict[str, tuple[str, str, Callable[[Point], float]]]] = {
 _INTRODUCTION: Final = """\
 `make bench-scale` writes this page. Each line is an engine with a backlog, which takes turns with a
 small engine of the same kind with 1,000 ready jobs; `x` is large by small. The engine is called in
-one process without a worker. A drain ends and claims 50 jobs per call, a claim one."""
+one process without a worker. A drain ends and claims 50 jobs per call, a claim one. CPU is that of
+this process and of the server in a drain: other work on the machine changes it least."""
 _CASES: Final = {
     "ready": "ready jobs",
     "scheduled": "scheduled jobs",
@@ -68,9 +69,9 @@ def page(results: ScaleResults) -> str:
             "",
             "![Claim p99 by queues](scale-queues.svg)",
             "",
-            "| engine | backlog | of | put, jobs/s | drain, jobs/s | x | claim p99, ms | x "
-            "| check, s per million |",
-            "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+            "| engine | backlog | of | put, jobs/s | drain, jobs/s | x | CPU, us/job | x "
+            "| claim p99, ms | x | check, s per million |",
+            "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
             *_rows(results),
             "",
             f"{machine.cores} cores, {machine.system}, Python {machine.python}, SQLite "
@@ -90,6 +91,8 @@ def _rows(results: ScaleResults) -> Iterator[str]:
             shown(one.large.put_rate),
             shown(one.large.drain_rate),
             f"{one.drain_ratio:.2f}",
+            shown(one.large.drain_cpu_us),
+            f"{one.cpu_ratio:.2f}",
             shown(one.large.claim_p99_ms),
             f"{one.p99_ratio:.2f}",
             check,

@@ -17,6 +17,7 @@ class Measured(msgspec.Struct, frozen=True):
 
     put_rate: float  # jobs a second, in batches of 500
     drain_rate: float  # jobs a second, in turns of 50
+    drain_cpu_us: float  # CPU time of this process and the server for each drained job
     claim_p50_ms: float  # turns that end one job and claim one
     claim_p99_ms: float
 
@@ -36,12 +37,18 @@ class Point(msgspec.Struct, frozen=True):
         return self.large.drain_rate / self.small.drain_rate
 
     @property
+    def cpu_ratio(self) -> float:
+        """The most reliable figure on a machine that does other work meanwhile."""
+        return self.large.drain_cpu_us / self.small.drain_cpu_us
+
+    @property
     def p99_ratio(self) -> float:
         return self.large.claim_p99_ms / self.small.claim_p99_ms
 
     @property
     def check_s_per_million(self) -> float | None:
-        return None if self.check_s is None else self.check_s / self.size * 1e6
+        jobs = 2 * self.size if self.case == "mixed" else self.size
+        return None if self.check_s is None else self.check_s / jobs * 1e6
 
 
 class ScaleResults(msgspec.Struct, frozen=True):

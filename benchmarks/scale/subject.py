@@ -31,12 +31,17 @@ _TURN: Final = 50
 class Subject:
     """An engine on its own stage."""
 
-    def __init__(self, engine: Engine, queues: int = 1) -> None:
+    def __init__(self, engine: Engine, stage: Stage, queues: int = 1) -> None:
         self.engine = engine
+        self._stage = stage
         self._queues = queues
         self._stored = 0
         self._session = new_session("scale", 1)
         self._turns = 0
+
+    def cpu_s(self) -> float:
+        """CPU time of this process, and of the server if there is one."""
+        return time.process_time() + self._stage.server_cpu_s()
 
     def put(self, number: int, *, run_in_ms: int = 0) -> float:
         """Store jobs, and return how long the puts took."""
@@ -105,7 +110,7 @@ def subject(setting: str, queues: int = 1) -> Iterator[Subject]:
     try:
         engine = open_engine(stage.url, EngineOptions())
         engine.migrate()
-        yield Subject(engine, queues)
+        yield Subject(engine, stage, queues)
         engine.shutdown()
     finally:
         stage.close()
@@ -117,7 +122,9 @@ def measure(subjects: Sequence[Subject], jobs: int, claims: int, rounds: int) ->
     for _ in range(rounds):
         for one, own in zip(subjects, taken, strict=True):
             put_s = one.put(jobs)
+            cpu_before = one.cpu_s()
             drain_s = sum(one.drain(jobs))
+            cpu_s = one.cpu_s() - cpu_before
             one.put(claims)
             times = one.drain(claims, turn=1)
             cuts = statistics.quantiles(times, n=100)
@@ -125,6 +132,7 @@ def measure(subjects: Sequence[Subject], jobs: int, claims: int, rounds: int) ->
                 Measured(
                     put_rate=jobs / put_s,
                     drain_rate=jobs / drain_s,
+                    drain_cpu_us=cpu_s / jobs * 1e6,
                     claim_p50_ms=statistics.median(times) * 1000,
                     claim_p99_ms=cuts[98] * 1000,
                 )

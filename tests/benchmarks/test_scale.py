@@ -14,7 +14,8 @@ from benchmarks.scale.results import Measured, Point, ScaleResults, read_results
 from benchmarks.scale.subject import measure, subject
 from windlass.core.states import State
 
-FAST, SLOW = Measured(9_000, 8_000, 0.5, 1.0), Measured(9_000, 6_000, 0.5, 1.5)
+FAST = Measured(9_000, 8_000, 20.0, 0.5, 1.0)
+SLOW = Measured(9_000, 6_000, 25.0, 0.5, 1.5)
 RESULTS = ScaleResults(
     Machine(cores=2, python="3.11", system="Linux", sqlite="3.54", redis="7.0"),
     [
@@ -28,7 +29,7 @@ RESULTS = ScaleResults(
 
 def test_ratios_are_large_by_small() -> None:
     point = RESULTS.points[1]
-    assert (point.drain_ratio, point.p99_ratio) == (0.75, 1.5)
+    assert (point.drain_ratio, point.cpu_ratio, point.p99_ratio) == (0.75, 1.25, 1.5)
     assert point.check_s_per_million == 40.0
 
 
@@ -43,7 +44,9 @@ def test_the_page_has_a_line_for_each_point(tmp_path: Path) -> None:
         line for line in page(RESULTS).splitlines() if line.startswith(("| sqlite", "| redis"))
     ]
     assert len(lines) == 4
-    assert "| sqlite | 1 M | ready jobs | 9,000 | 6,000 | 0.75 | 1.50 | 1.50 | 40.00 |" in lines
+    assert lines[1] == (
+        "| sqlite | 1 M | ready jobs | 9,000 | 6,000 | 0.75 | 25.00 | 1.25 | 1.50 | 1.50 | 40.00 |"
+    )
     names = {file.name for file in tmp_path.iterdir()}
     assert names == {"scale.md", "scale-drain.svg", "scale-claim.svg", "scale-queues.svg"}
 
