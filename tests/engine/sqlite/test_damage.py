@@ -83,7 +83,7 @@ DAMAGE = {
     [
         "UPDATE jobs SET due_ms = NULL WHERE hold = 'paused'",
         "UPDATE jobs SET due_ms = 1 WHERE hold = 'paused'; DELETE FROM counters",
-        "UPDATE jobs SET hold = 'none' WHERE hold = 'paused'",
+        "UPDATE jobs SET hold = NULL WHERE hold = 'paused'",
     ],
 )
 def test_held_jobs_of_a_paused_task_are_repaired(

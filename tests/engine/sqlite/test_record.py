@@ -129,4 +129,4 @@ def test_a_job_takes_few_bytes(path: Path, engine: SQLiteEngine) -> None:
         )
     finished = (bytes_used(path) - empty) / JOBS
     assert queued < 255
-    assert finished < 345
+    assert finished < 360  # the index of ended jobs has their state
