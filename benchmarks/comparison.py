@@ -14,7 +14,7 @@ import msgspec
 
 from benchmarks.page import shown
 
-#: The only unit of which more is better.
+#: The only unit in which a larger value is better.
 _RATE: Final = "jobs/s"
 
 

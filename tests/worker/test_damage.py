@@ -23,11 +23,16 @@ def double(number: int) -> int:
     return 2 * number
 
 
+def measure(text: str) -> int:
+    return len(text)
+
+
 def damage(app: Windlass, url: str, job_id: str) -> None:
     """Take the payload of a job away, and lead indexes astray."""
     if not isinstance(app.engine, RedisEngine):
         vandal = apsw.Connection(url.removeprefix("sqlite:///"))
-        vandal.execute("UPDATE jobs SET call = NULL WHERE id = ?", (job_id,))
+        ((row,),) = vandal.execute("SELECT row FROM jobs WHERE id = ?", (job_id,))
+        vandal.execute("DELETE FROM payloads WHERE job = ?", (row,))
         vandal.execute("UPDATE counters SET number = 0")
         vandal.execute("UPDATE jobs SET due_ms = 1 WHERE id <> ?", (job_id,))
         vandal.close()
@@ -52,7 +57,7 @@ def test_every_healthy_job_runs(tmp_path: Path, name: str) -> None:
     with Windlass(url) as app:
         task = app.task(name="double")(double)
         jobs = [task.enqueue(number) for number in range(JOBS)]
-        empty = task.enqueue(0)
+        empty = app.task(name="measure")(measure).enqueue("x" * 2_000)  # stored apart
         damage(app, url, empty.id)
         with app.worker():
             assert [job.result(timeout=20) for job in jobs] == list(range(0, 2 * JOBS, 2))

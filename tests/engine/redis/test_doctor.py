@@ -170,7 +170,7 @@ def test_partitions(server: RedisServer, open_redis: OpenRedis) -> None:
     assert "not used yet; its first use fixes 4" in found(engine)["partitions"].text
     engine.put([new_job()])
     text = found(engine)["partitions"].text
-    assert re.search(r"has 4, in format 3; before [-0-9]+ [:0-9]+ UTC nothing was stored", text)
+    assert re.search(r"has 4, in format 4; before [-0-9]+ [:0-9]+ UTC nothing was stored", text)
     other = found(open_redis(url.replace("partitions=4", "partitions=2")))["partitions"]
     assert other.grade is Grade.PROBLEM
     assert "write ?partitions=4 in the url" in other.text

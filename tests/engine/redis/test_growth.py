@@ -48,7 +48,7 @@ KEEP_MS = 2 * max(EngineOptions().dead_ttl_ms, IDEMPOTENCY_MS, GONE_SESSION_MS)
 CALL = b'{"v":1,"task":"shop.tasks.resize","args":["cat.jpg",[100,200]],"kwargs":{}}'
 #: The job of `python -m benchmarks stored`, as it is stored.
 MEASURED_TASK = "benchmarks.tasks.nothing"
-MEASURED_CALL = b'{"version":1,"task":"benchmarks.tasks.nothing","call":{"args":[12345]}}'
+MEASURED_CALL = b'{"args":[12345]}'
 #: These keys keep something permanently: sequence and format, and the totals.
 GROWN = {"meta", "total"}
 

@@ -289,5 +289,5 @@ def test_an_older_format_is_refused(server: RedisServer, open_redis: OpenRedis) 
     url = server.url(namespace="older")
     open_redis(url).stats()
     server.tell("HSET", key("older", 0, "meta"), "format", "1")
-    with pytest.raises(EngineError, match=r"format 1; this one reads 3.*another namespace"):
+    with pytest.raises(EngineError, match=r"format 1; this one stores format 4.*windlass migrate"):
         open_redis(url).stats()

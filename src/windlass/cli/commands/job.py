@@ -80,7 +80,9 @@ def list_(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List jobs: first running, then ready in the order in which they start, then waiting ones by
+    """List jobs, state by state.
+
+    Running jobs come first, then ready ones in the order in which they start, then waiting ones by
     due time, then dead, cancelled and succeeded ones, each latest first. The column "ran" says how
     long a job has run, or took, from its claim to its stored end; the log of the worker has the
     time of the task alone.

@@ -16,7 +16,8 @@ if is_settled and (stored[1] ~= ARGV[1] or stored[2] ~= ARGV[2]) then
 end
 -- A new place would hide jobs of the format before. The name of that key has another slot, and
 -- may be forbidden: then there is no such format.
-local before = not is_settled and redis.pcall('HMGET', ARGV[4], 'format', 'partitions') or {}
+local may_look = not redis.acl_check_cmd or redis.acl_check_cmd('HMGET', ARGV[4], 'format')
+local before = not is_settled and may_look and redis.pcall('HMGET', ARGV[4], 'format', 'partitions') or {}
 if before[1] and (ARGV[5] ~= '1' or before[2] ~= ARGV[2]) then
   return { tonumber(ARGV[5] == '1' and ARGV[1] or before[1]), tonumber(before[2]), '' }
 end
