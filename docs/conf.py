@@ -87,7 +87,13 @@ SECTIONS: Final = {
     ],
     "Operations": ["operations", "benchmarks/README", "versions"],
     "Reference": ["reference/python", "reference/*"],
-    "Inside": ["internals/life-of-a-job", "internals/sqlite", "internals/*", "decisions/README"],
+    "Inside": [
+        "internals/life-of-a-job",
+        "internals/sqlite",
+        "internals/*",
+        "benchmarks/scale",
+        "decisions/README",
+    ],
 }
 DOCS: Final = Path(__file__).parent
 PYTHON: Final = "reference/python"

@@ -13,7 +13,7 @@ from typing import Final
 
 from benchmarks.machine import machine
 from benchmarks.scale.page import write_page
-from benchmarks.scale.results import RESULTS, Point, ScaleResults, write_results
+from benchmarks.scale.results import RESULTS, Effort, Point, ScaleResults, write_results
 from benchmarks.scale.subject import Subject, measure, show, subject
 from benchmarks.stage import has_redis
 
@@ -36,10 +36,10 @@ def main() -> None:
             for point in _measure_case(engine, case, arguments):
                 points.append(point)
                 # After each point: a long run may be ended early.
-                write_results(ScaleResults(machine(), points), arguments.json)
+                write_results(ScaleResults(machine(), _effort(arguments), points), arguments.json)
                 show(_line(point))
     if arguments.page:
-        write_page(ScaleResults(machine(), points))
+        write_page(ScaleResults(machine(), _effort(arguments), points))
 
 
 def _arguments() -> argparse.Namespace:
@@ -80,16 +80,23 @@ def _compare(
     engine: str, case: str, size: int, large: Subject, arguments: argparse.Namespace
 ) -> Point:
     """Let the large engine take turns with a new small one."""
-    jobs, claims, rounds = (2_000, 300, 3) if arguments.quick else (10_000, 1_000, 5)
     with subject(ENGINES[engine]) as small:
         small.fill("ready", SMALL, f"{engine}, small")
-        found = measure([small, large], jobs, claims, rounds)
-    return Point(engine, case, size, found[1], found[0], _check_s(large, case))
-
-
-def _check_s(large: Subject, case: str) -> float | None:
+        found = measure([small, large], _effort(arguments))
     if case == "queues":
-        return None
+        return Point(engine, case, size, found[1], found[0])
+    return Point(engine, case, size, found[1], found[0], _check_s(large), _records(large))
+
+
+def _effort(arguments: argparse.Namespace) -> Effort:
+    return Effort(2_000, 300, 3) if arguments.quick else Effort(10_000, 1_000, 5)
+
+
+def _records(large: Subject) -> int:
+    return sum(sum(states.values()) for states in large.engine.stats().queues.values())
+
+
+def _check_s(large: Subject) -> float:
     started = time.perf_counter()
     problems: Sequence[str] = large.engine.check()
     if problems:

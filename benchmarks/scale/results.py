@@ -31,6 +31,7 @@ class Point(msgspec.Struct, frozen=True):
     large: Measured
     small: Measured
     check_s: float | None = None
+    checked_jobs: int = 0  # all records: the backlog, and what was drained to measure
 
     @property
     def drain_ratio(self) -> float:
@@ -47,12 +48,20 @@ class Point(msgspec.Struct, frozen=True):
 
     @property
     def check_s_per_million(self) -> float | None:
-        jobs = 2 * self.size if self.case == "mixed" else self.size
-        return None if self.check_s is None else self.check_s / jobs * 1e6
+        return None if self.check_s is None else self.check_s / self.checked_jobs * 1e6
+
+
+class Effort(msgspec.Struct, frozen=True):
+    """How much was measured at each size."""
+
+    jobs: int  # put and drained in each round
+    claims: int
+    rounds: int
 
 
 class ScaleResults(msgspec.Struct, frozen=True):
     machine: Machine
+    effort: Effort
     points: list[Point]
 
 

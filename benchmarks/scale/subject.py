@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from benchmarks.scale.results import Measured
+from benchmarks.scale.results import Effort, Measured
 from benchmarks.stage import SETTINGS, Stage
 from windlass.core.ids import new_nonce, new_session
 from windlass.engine.contract import BATCH, Engine, EngineOptions, NewJob, Outcome, Plan, Succeeded
@@ -116,10 +116,11 @@ def subject(setting: str, queues: int = 1) -> Iterator[Subject]:
         stage.close()
 
 
-def measure(subjects: Sequence[Subject], jobs: int, claims: int, rounds: int) -> list[Measured]:
+def measure(subjects: Sequence[Subject], effort: Effort) -> list[Measured]:
     """Measure engines in turns; for each, the median of its rounds."""
+    jobs, claims = effort.jobs, effort.claims
     taken: list[list[Measured]] = [[] for _ in subjects]
-    for _ in range(rounds):
+    for _ in range(effort.rounds):
         for one, own in zip(subjects, taken, strict=True):
             put_s = one.put(jobs)
             cpu_before = one.cpu_s()

@@ -10,7 +10,14 @@ import pytest
 from benchmarks.page import Machine
 from benchmarks.scale.chart import draw, nice_ceiling, short
 from benchmarks.scale.page import page, write_page
-from benchmarks.scale.results import Measured, Point, ScaleResults, read_results, write_results
+from benchmarks.scale.results import (
+    Effort,
+    Measured,
+    Point,
+    ScaleResults,
+    read_results,
+    write_results,
+)
 from benchmarks.scale.subject import measure, subject
 from windlass.core.states import State
 
@@ -18,9 +25,10 @@ FAST = Measured(9_000, 8_000, 20.0, 0.5, 1.0)
 SLOW = Measured(9_000, 6_000, 25.0, 0.5, 1.5)
 RESULTS = ScaleResults(
     Machine(cores=2, python="3.11", system="Linux", sqlite="3.54", redis="7.0"),
+    Effort(2_000, 300, 3),
     [
-        Point("sqlite", "ready", 1_000, FAST, FAST, 0.01),
-        Point("sqlite", "ready", 1_000_000, SLOW, FAST, 40.0),
+        Point("sqlite", "ready", 1_000, FAST, FAST, 0.01, 1_000),
+        Point("sqlite", "ready", 1_000_000, SLOW, FAST, 50.0, 1_250_000),
         Point("redis", "mixed", 1_000_000, SLOW, FAST),
         Point("redis", "queues", 10_000, SLOW, FAST),
     ],
@@ -78,7 +86,7 @@ def test_the_load_leaves_the_backlog_as_it_was() -> None:
         large.fill("finished", 10, "test")
         large.fill("scheduled", 7, "test")
         large.fill("ready", 5, "test")
-        found = measure([small, large], jobs=60, claims=20, rounds=2)
+        found = measure([small, large], Effort(jobs=60, claims=20, rounds=2))
         states = large.engine.stats().queues.values()
         assert sum(one.get(State.READY, 0) for one in states) == 5
         assert sum(one.get(State.SCHEDULED, 0) for one in states) == 7
