@@ -67,7 +67,7 @@ class Clockwork:
     def jobs(self, state: State | None = None) -> list[str]:
         """Ids, the oldest first."""
         records = self.engine.find(Filter(state=state), limit=10_000).records
-        return [record.id for record in reversed(records)]
+        return sorted(record.id for record in records)
 
     def ids(self, *hours: int, name: str = "s") -> list[str]:
         """Of the occurrences on the hour, the first being 1."""

@@ -257,6 +257,10 @@ def test_the_calls_of_an_engine_are_shielded() -> None:
             guard.interrupt(run, Interruption.CANCELLED)
             return super().__iter__()
 
+        def __len__(self) -> int:
+            guard.interrupt(run, Interruption.CANCELLED)
+            return super().__len__()
+
     guard.begin(run)
     guard.lower_shield()
     try:
