@@ -85,13 +85,12 @@ SECTIONS: Final = {
         "guides/*",
         "recipes",
     ],
-    "Operations": ["operations", "benchmarks/README", "versions"],
+    "Operations": ["operations", "benchmarks/README", "benchmarks/scale", "versions"],
     "Reference": ["reference/python", "reference/*"],
     "Inside": [
         "internals/life-of-a-job",
         "internals/sqlite",
         "internals/*",
-        "benchmarks/scale",
         "decisions/README",
     ],
 }
