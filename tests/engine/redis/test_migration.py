@@ -216,4 +216,36 @@ def test_the_command_says_what_is_left(own_server: RedisServer, open_redis: Open
     ran = CliRunner().invoke(migrate, ["--url", url_of(own_server, 1)], standalone_mode=False)
     assert ran.return_value == 1
     assert "moved 28 jobs to format 4" in ran.output
-    assert "2 jobs still run on workers of the old version" in ran.output
+    assert "2 jobs of the old version left" in ran.output
+
+
+def test_a_job_that_both_versions_have_is_left_once(old: Old) -> None:
+    """A producer of the old version repeated a put whose reply was lost."""
+    name = f"{old_prefix('windlass', 0)}job".encode()
+    ready = {record.id.encode() for record in old.records if record.state is State.READY}
+    found = old.tell(b"HGETALL", name)
+    id, stored = next(
+        (id, bytes) for id, bytes in zip(found[::2], found[1::2], strict=True) if id in ready
+    )
+    old.migrate()
+    before = everything(old.engine)
+    old.tell(b"HSET", name, id, stored)
+    assert old.migrate() == (0, 1)
+    assert everything(old.engine) == before
+    assert old.tell(b"HEXISTS", name, id) == 0
+
+
+def test_an_old_producer_still_finds_its_idempotency_keys(old: Old) -> None:
+    names = [f"{old_prefix('windlass', number)}keys" for number in range(old.partitions)]
+    before = [old.tell(b"HLEN", name.encode()) for name in names]
+    old.migrate()
+    assert [old.tell(b"HLEN", name.encode()) for name in names] == before
+
+
+def test_jobs_of_workers_that_were_cut_off_stay(old: Old) -> None:
+    """The server was down for longer than a lease, and the workers have not called yet."""
+    for number in range(old.partitions):
+        meta = f"{old_prefix('windlass', number)}meta".encode()
+        seen_ms = old.dump["now_ms"] - 1_500
+        old.tell(b"HSET", meta, b"last_seen", b"%d" % seen_ms)
+    assert old.migrate()[1] == 2

@@ -23,9 +23,9 @@ LINE_S: Final = 5.0
 def migrate(app_path: str | None, url: str | None, as_json: bool) -> int:
     """Bring the stored jobs to the format of this version.
 
-    A SQLite file is migrated when it is opened, by any command. On Redis the jobs are moved in
-    small batches, while workers of both versions may run. Exits with 1 while jobs still run on
-    workers of the old version: run it again when these have stopped.
+    Any command that opens a SQLite file migrates it. On Redis this command moves jobs in small
+    batches. Exits with 1 while jobs of the old version are left: some run on its workers, or its
+    producers added some. Stop these and run it again.
 
     \b
     windlass migrate --url redis://localhost:6379/0
@@ -64,6 +64,6 @@ def _report(location: str, done: Migrated, stored: int) -> None:
         say(f"{location}: nothing to migrate; the jobs have format {stored}.")
     if done.left:
         say(
-            f"{location}: {count(done.left, 'job')} still run on workers of the old version. Stop "
-            f"these workers and run `{program()} migrate` again."
+            f"{location}: {count(done.left, 'job')} of the old version left, which its workers run "
+            f"or its producers added. Stop these and run `{program()} migrate` again."
         )

@@ -91,8 +91,9 @@ class Repaired(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Migrated(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of one batch of `migrate_jobs`: the number of moved jobs; the number of jobs that a
-    live worker of the old version runs, which stay; and the next cursor, None at the end."""
+    """Result of one batch of `migrate_jobs`: the number of moved jobs; the number of jobs that are
+    left, because a live worker of the old version runs them; and the next cursor, None at the
+    end."""
 
     moved: int = 0
     left: int = 0
@@ -177,8 +178,8 @@ class AdminVerbs(Protocol):
 
     def migrate_jobs(self, cursor: str | None = None) -> Migrated:
         """Move one bounded batch of jobs of an older format, which `migrate` refuses, to the format
-        of this version. Call again with the returned cursor. Workers of both versions may run. A
-        repeated call moves what was left or came since."""
+        of this version. Call again with the returned cursor. A repeated migration moves the jobs
+        that an earlier one left, and jobs that were added since."""
 
     def shutdown(self) -> None:
         """Close connections and end threads. The object stays usable and reconnects."""

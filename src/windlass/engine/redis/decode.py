@@ -79,7 +79,7 @@ _ONCE: Final = Counters(1, 1, 0, 0, 0, 0, 0)
 #: The head of a record, and the groups of its tail, as in `lib/layout.lua`. A six-byte number is
 #: read as two and four bytes.
 _HEAD: Final = struct.Struct(">HHIHIbHH")
-_RUN: Final = struct.Struct(">BHBHhIBBhIHHBH")
+_RUN: Final = struct.Struct(">IIhIBBhIHHBH")
 _PLACES: Final = struct.Struct(">HIhII")
 _BUDGETS: Final = struct.Struct(">6I")
 _MARKS: Final = struct.Struct(">4B")
@@ -174,12 +174,12 @@ def _read_tail(record: Record, flags: int, packed: bytes, at: int) -> None:
 
 def _read_run(record: Record, packed: bytes, at: int) -> int:
     run = _RUN.unpack_from(packed, at)
-    record.attempt, record.starts = run[0] << 16 | run[1], run[2] << 16 | run[3]
-    record.started_ms, record.finished_ms = run[4] << 32 | run[5], run[8] << 32 | run[9]
-    record.state = _STATES[run[6]] or State.READY
-    record.last_event = _EVENTS[run[7]] or ""
+    record.attempt, record.starts = run[:2]
+    record.started_ms, record.finished_ms = run[2] << 32 | run[3], run[6] << 32 | run[7]
+    record.state = _STATES[run[4]] or State.READY
+    record.last_event = _EVENTS[run[5]] or ""
     names = ("session", "last_token", "reason", "token")
-    return _read_texts(record, packed, at + _RUN.size, names, run[10:])
+    return _read_texts(record, packed, at + _RUN.size, names, run[8:])
 
 
 def _read_texts(

@@ -1,7 +1,7 @@
 """Bring a namespace of the previous format forward, in bounded batches.
 
-The keys of the previous format have other names, so workers of both versions can run meanwhile. A
-script moves a batch of jobs from the old keys to the new ones in one step. Jobs that a live worker
+The keys of the previous format have other names. A script moves a batch of jobs from the old keys
+to the new ones in one step, so a job is in one of the formats at any time. Jobs that a live worker
 of the old version runs stay until they end: run the migration again after the last such worker has
 stopped.
 """
@@ -30,17 +30,18 @@ def old_prefix(namespace: str, partition: int) -> str:
 
 
 def migrate(ask: Ask, namespace: str, partitions: int, cursor: str | None) -> Migrated:
-    """Run one batch. The cursor names the partition, step and position of the next batch."""
+    """Run one batch. The cursor names the step, partition and position of the next batch: each step
+    is done in all partitions before the next one."""
     numbers = cursor.split(":", 2) if cursor else ("0", "0", _BEGIN)
-    partition, step, begin = int(numbers[0]), int(numbers[1]), numbers[2]
+    step, partition, begin = int(numbers[0]), int(numbers[1]), numbers[2]
     prefix = old_prefix(namespace, partition)
     words = [word.encode() for word in (_STEPS[step], begin, prefix)]
     far, moved, left = ask(partition, _SCRIPT, words)
     following: str | None = None
     if far:
-        following = f"{partition}:{step}:{far.decode()}"
-    elif step + 1 < len(_STEPS):
-        following = f"{partition}:{step + 1}:{_BEGIN}"
+        following = f"{step}:{partition}:{far.decode()}"
     elif partition + 1 < partitions:
-        following = f"{partition + 1}:0:{_BEGIN}"
+        following = f"{step}:{partition + 1}:{_BEGIN}"
+    elif step + 1 < len(_STEPS):
+        following = f"{step + 1}:0:{_BEGIN}"
     return Migrated(moved=moved, left=left, cursor=following)

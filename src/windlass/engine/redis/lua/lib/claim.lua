@@ -288,8 +288,8 @@ local function next_in_line(suspects, queues, limit)
   return ids, members
 end
 
--- Apply a claim to the bytes of the record and return the new bytes; nil if the job is not in line. Most
--- jobs are claimed once, and only get a tail.
+-- Apply a claim to the bytes of the record; return the new bytes and whether `extra` has progress of an
+-- earlier attempt; nil if the job is not in line. Most jobs are claimed once, and only get a tail.
 local function claimed(id, bytes, session, nonce, tail)
   local flags = run_flags(bytes)
   if flags then
@@ -299,13 +299,12 @@ local function claimed(id, bytes, session, nonce, tail)
   if record[STATE] ~= 'ready' or record[HOLD] ~= 'none' then
     return nil
   end
-  if record[HAS_PROGRESS] ~= 0 then
-    write('HDEL', key.extra, 'p:' .. id)
-  end
+  local has_progress = record[HAS_PROGRESS] ~= 0
   record[ATTEMPT], record[STARTS], record[STARTED_MS] = record[ATTEMPT] + 1, record[STARTS] + 1, now_ms
   record[STATE], record[REASON], record[HAS_PROGRESS] = 'running', '', 0
   record[SESSION], record[TOKEN] = session, nonce
-  return pack(record)
+  records[id] = nil  -- the bytes below count
+  return pack(record), has_progress
 end
 
 -- Take a job of a paused task out of its line. It keeps its place, and is never due.
@@ -332,7 +331,10 @@ local function lease(session, nonce, suspects, queues, limit, most_bytes)
       local expires_ms = bytes and expires_ms_of(bytes)
       local is_fresh = bytes and (expires_ms < 0 or expires_ms > now_ms)
       local is_paused = is_fresh and has_settings and is_task_paused(task_of(bytes))
-      local leased = is_fresh and not is_paused and claimed(id, bytes, session, nonce, tail)
+      local leased, has_progress
+      if is_fresh and not is_paused then
+        leased, has_progress = claimed(id, bytes, session, nonce, tail)
+      end
       if leased then
         left_bytes = left_bytes - (is_apart(bytes) and call('HSTRLEN', key.body, id) or inline_size(bytes))
         if left_bytes < 0 and #taken > 0 then
@@ -342,6 +344,9 @@ local function lease(session, nonce, suspects, queues, limit, most_bytes)
       end
       if leased then
         save_bytes(id, leased)
+        if has_progress then
+          write('HDEL', key.extra, 'p:' .. id)
+        end
         ready[#ready + 1] = members[number]
         local last = #held
         held[last + 1], held[last + 2] = '0', prefix .. id

@@ -105,6 +105,7 @@ local function succeed(id, token, result, has_result, ttl_ms)
   local bytes = bytes_of(id)
   local ended = bytes and succeeded_bytes(bytes, token, result, has_result, ttl_ms)
   if ended then
+    visits[id] = same.keep
     save_bytes(id, ended)
   else
     local record = load(id)
@@ -112,6 +113,7 @@ local function succeed(id, token, result, has_result, ttl_ms)
       return false
     end
     same = alike(record[SESSION], token, has_result, ttl_ms)
+    visits[id] = same.keep
     if record[CANCEL_REQUESTED] == 1 then
       write('ZREM', key.asked, record[SESSION] .. '\0' .. id)
     end
@@ -126,7 +128,6 @@ local function succeed(id, token, result, has_result, ttl_ms)
   end
   write('ZREM', key.held, same.held .. id)
   write('ZADD', key.keep, same.keep, id)
-  visits[id] = same.keep
   local queue = queue_of(bytes)
   succeeded[queue] = (succeeded[queue] or 0) + 1
   ends[#ends + 1] = id

@@ -16,7 +16,7 @@ local HEAD = '>HI6I6bHH'
 local PRIORITY_AT, QUEUE_SIZE_AT, QUEUE_AT = 15, 16, 20
 -- The RUN group: attempt, starts and started_ms, which a success keeps; state, last event, finished_ms and
 -- the sizes of session, last token, reason and token; then these texts.
-local RUN, RUN_END, RUN_START_SIZE = '>I3I3i6BBi6HHBH', '>BBi6HHBH', 12
+local RUN, RUN_END, RUN_START_SIZE = '>I4I4i6BBi6HHBH', '>BBi6HHBH', 14
 local PLACES = '>I6i6I4'  -- place, ready_ms, age
 local BUDGETS = '>I4I4I4I4I4I4'  -- crashes, losses, interruptions, snoozes, strays, failures
 local MARKS = '>BBBB'  -- hold, suspect, cancel_requested, has_progress

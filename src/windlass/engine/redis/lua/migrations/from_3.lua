@@ -1,11 +1,11 @@
--- Move one batch of a partition of format 3 into this one. Each batch is one step, so that workers of both
--- versions may run meanwhile: a job is in one of the two formats at any time. Format 3 stored the call of a
--- job under `body`, every id in `ids`, and its keys under other names. It never ran on a cluster, so this
--- script also touches keys that it does not declare.
+-- Move one batch of a partition of format 3 into this one. Each batch is one step: a job is in one of the two
+-- formats at any time, also while workers of both versions run. Format 3 stored the call of a job under
+-- `body`, every id in `ids`, and its keys under other names. Format 3 never ran on a cluster, so this script
+-- also touches keys that it does not declare.
 -- KEYS: schedule schedule_names schedule_due keys key_expiry
 -- ARGV: 1-3 clock, 4 the step, 5 cursor ("0" = begin), 6 what the names of the old keys begin with
--- Returns: {next cursor ("" = at the end), number of moved jobs, number of jobs that still run for a live
---          worker of the old version}
+-- Returns: {next cursor ("" = at the end), number of moved jobs, in the last step number of jobs that are
+--          left: they run for a live worker of the old version, or came since}
 --@adds
 --@include sessions
 --@include unique
@@ -35,13 +35,23 @@ local function read_old(bytes)
   return record
 end
 
--- Whether the worker that runs a job is alive. The old version cannot be asked any more to take it back.
-local function runs(record)
+-- After a silence of all old workers the server was down, and not the workers: no lease counts as expired
+-- until they had time for a heartbeat.
+local function is_after_silence()
+  local found = call('HMGET', old('meta'), 'last_seen', 'reap_after')
+  local last_seen_ms = tonumber(found[1] or -1)
+  return now_ms < tonumber(found[2] or 0)
+    or last_seen_ms >= 0 and now_ms - last_seen_ms > math.floor(lease_ms / 2) and now_ms - last_seen_ms <= 2 * lease_ms
+end
+
+-- Whether a live worker of the old version may run this job. The job of a dead one is moved as lost,
+-- because no old worker may be left to recover it.
+local function has_live_worker(record)
   if record[STATE] ~= 'running' then
     return false
   end
   local until_ms = call('ZSCORE', old('lease'), record[SESSION])
-  return until_ms and tonumber(until_ms) > now_ms
+  return until_ms and (tonumber(until_ms) > now_ms or is_after_silence())
 end
 
 local function remove_old(id, record)
@@ -127,12 +137,14 @@ function STEPS.jobs()
   local found = call('HSCAN', old('job'), ARGV[5], 'COUNT', BITE / 2)
   for at = 1, #found[2], 2 do
     local id, bytes = found[2][at], found[2][at + 1]
-    if id ~= '' and not bytes_of(id) and #bytes >= 110 then
+    if id ~= '' and #bytes >= 110 then
       local record = read_old(bytes)
-      if runs(record) then
-        left = left + 1
-      else
-        move_job(id, record)
+      if not has_live_worker(record) then
+        if bytes_of(id) then
+          remove_old(id, record)  -- a repeated put of an old producer, or an occurrence that both versions made
+        else
+          move_job(id, record)
+        end
       end
     end
   end
@@ -170,23 +182,23 @@ function STEPS.settings()
   stored_sequence = -1  -- so that it is written
 end
 
+-- Idempotency keys.
 function STEPS.keys()
   local found = call('HSCAN', old('keys'), ARGV[5], 'COUNT', BITE)
   for at = 1, #found[2], 2 do
     local field, value = found[2][at], found[2][at + 1]
     local until_ms = field ~= '' and call('ZSCORE', old('key_expiry'), field)
     if until_ms then
+      -- A copy: a producer of the old version must still find the key.
       if call('HSETNX', key.keys, field, value) == 1 then
         call('ZADD', key.key_expiry, until_ms, field)
       end
-      call('HDEL', old('keys'), field)
-      call('ZREM', old('key_expiry'), field)
     end
   end
   far = found[1] ~= '0' and found[1] or ''
 end
 
--- A worker of the old version finds no schedule any more, and fires none.
+-- A worker of the old version that still runs declares its schedules again after a minute.
 function STEPS.schedules()
   for _, name in ipairs(call('ZRANGE', old('schedule_names'), 0, BITE)) do
     if name ~= '' then
@@ -215,7 +227,8 @@ end
 -- Remove the keys of the old format, once no job and no live worker uses them.
 function STEPS.remove()
   local now = text_of(now_ms)
-  if call('HLEN', old('job')) > 1 or #call('ZRANGEBYSCORE', old('lease'), '(' .. now, '(+inf', 'LIMIT', 0, 1) > 0 then
+  left = math.max(0, call('HLEN', old('job')) - 1)
+  if left > 0 or #call('ZRANGEBYSCORE', old('lease'), '(' .. now, '(+inf', 'LIMIT', 0, 1) > 0 then
     return
   end
   for _, name in ipairs({ 'job', 'body', 'extra', 'sessions', 'keys', 'count', 'total', 'waiters', 'watch', 'schedule', 'meta' }) do
