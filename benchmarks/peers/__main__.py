@@ -21,7 +21,7 @@ from benchmarks.peers.measures import MEASURES
 from benchmarks.peers.page import write_all
 from benchmarks.peers.processes import kill_all
 from benchmarks.peers.reference import earlier, is_suspect
-from benchmarks.peers.results import PeerResults, read_results
+from benchmarks.peers.results import PeerResults, merge, read_results
 from benchmarks.peers.session import Session
 from benchmarks.peers.stores import close_stores
 from benchmarks.peers.subjects import QUICK, Sizes
@@ -36,7 +36,7 @@ WIDTH: Final = 120
 def main() -> None:
     arguments = _arguments()
     if arguments.page:
-        for file in write_all(read_results(arguments.page)):
+        for file in write_all(merge([read_results(file) for file in arguments.page])):
             print(f"wrote {file.relative_to(ROOT)}")
     else:
         print_table(measure(arguments))
@@ -72,7 +72,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small sizes, to try it out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all values to a file")
     parser.add_argument(
-        "--page", type=Path, metavar="FILE", help="measure nothing; write the page from a file"
+        "--page",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="measure nothing; write the page from a file, or from several with more rounds",
     )
     return parser.parse_args()
 

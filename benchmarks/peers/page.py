@@ -149,8 +149,12 @@ def _introduction(results: PeerResults) -> str:
 
 
 def _runs(results: PeerResults) -> str:
+    least = min((len(series.values) for series in results.series), default=results.runs)
     if results.runs == 1:
         return f"One round, {results.minutes:.0f} minutes."
+    if least < results.runs:
+        numbers = f"{least} to {results.runs} rounds"
+        return f"{numbers}, {results.minutes:.0f} minutes; a cell without a range has one value."
     return f"{results.runs} rounds, {results.minutes:.0f} minutes."
 
 

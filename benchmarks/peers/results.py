@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -74,6 +75,19 @@ class PeerResults(msgspec.Struct):
                 series = Series(system, measure, [])
                 self.series.append(series)
             series.values.append(value)
+
+
+def merge(parts: Sequence[PeerResults]) -> PeerResults:
+    """Join runs on one machine: later ones add rounds to the first, of some or all workloads."""
+    merged, *others = parts
+    for other in others:
+        merged.minutes += other.minutes
+        merged.left_out += [one for one in other.left_out if one not in merged.left_out]
+        for series in other.series:
+            for value in series.values:
+                merged.add(series.system, {series.measure: value})
+    merged.runs = max((len(series.values) for series in merged.series), default=merged.runs)
+    return merged
 
 
 def read_results(path: Path) -> PeerResults:

@@ -34,7 +34,7 @@ def summary(results: PeerResults) -> str:
         name = f"**{system.title}**" if system.is_ours else system.title
         lines.append(f"| {name} | {' | '.join(cells)} |")
     note = (
-        f"Medians of {results.runs} rounds on {results.machine['cores']} cores, by "
+        f"Medians of up to {results.runs} rounds on {results.machine['cores']} cores, by "
         "`make bench-peers`. [All figures](docs/benchmarks/README.md), with ranges, settings and "
         "where windlass is behind."
     )

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.peers.losses import losses
 from benchmarks.peers.reference import is_suspect
-from benchmarks.peers.results import read_results, write_results
+from benchmarks.peers.results import merge, read_results, write_results
 from benchmarks.peers.targets import TARGETS, PeerTarget, best, reached
 from tests.benchmarks.sample import sample
 
@@ -25,6 +25,19 @@ def test_rounds_add_to_the_same_series() -> None:
     results.add("sidekiq", {"stored": 197.0})
     assert results.median("sidekiq", "enqueue") == 4400.0
     assert results.median("sidekiq", "stored") == 196.0
+
+
+def test_a_later_run_adds_rounds_of_some_workloads() -> None:
+    later = sample()
+    later.series = [one for one in later.series if one.measure == "enqueue"]
+    merged = merge([sample(), later])
+    enqueued = merged.find("windlass-redis", "enqueue")
+    stored = merged.find("windlass-redis", "stored")
+    assert enqueued
+    assert stored
+    assert len(enqueued.values) == merged.runs == 2 * len(sample().series[0].values)
+    assert len(stored.values) < merged.runs
+    assert merged.minutes == 2 * sample().minutes
 
 
 def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
