@@ -4,6 +4,7 @@ dropped and counted, `check` reports the rest, and `repair` fixes it."""
 from __future__ import annotations
 
 import random
+import struct
 import threading
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -25,6 +26,7 @@ from windlass.engine.contract import (
     Plan,
     QueueChange,
     Repaired,
+    Retried,
     Revival,
     ScheduleChange,
     Succeeded,
@@ -94,8 +96,8 @@ def convert(fields: dict[str, object]) -> NewJob:
     return msgspec.structs.replace(job, unique=unique)
 
 
-def success(claim: Claim) -> Succeeded:
-    return Succeeded(id=claim.id, token=claim.token, result=b"1", result_ttl_ms=1_000)
+def success(claim: Claim, result_ttl_ms: int = 1_000) -> Succeeded:
+    return Succeeded(id=claim.id, token=claim.token, result=b"1", result_ttl_ms=result_ttl_ms)
 
 
 @pytest.fixture
@@ -501,3 +503,37 @@ def test_counters_are_exact_whatever_changes_between_two_batches(place: Place, s
             churn.step()
     assert batches > 10
     assert place.engine.check() == []
+
+
+def test_a_recount_counts_successes_that_end_early(place: Place) -> None:
+    """A job that is kept for a shorter time comes before those that were counted already."""
+    place.put(600)
+    while claims := place.claim(100):
+        place.engine.finish([success(claim, 24 * 60 * 60 * 1000) for claim in claims])
+    place.put(1)
+    (late,) = place.claim()
+    bite, is_done = place.engine.repair(change=True), False
+    while bite.cursor is not None:
+        position = bite.cursor.split(":", 2)[2]
+        if not is_done and position.startswith("5 ") and len(position) > len("5 -inf  "):
+            place.engine.finish([success(late)])  # after some of `keep` were counted
+            is_done = True
+        bite = place.engine.repair(bite.cursor, change=True)
+    assert is_done
+    assert place.engine.stats().queues == {"q": {State.SUCCEEDED: 601}}
+    assert place.engine.check() == []
+
+
+def test_attempts_and_starts_have_thirty_two_bits(place: Place) -> None:
+    (id,) = place.put(1)
+    (claim,) = place.claim()
+    stored = place.tell(b"HGET", "job", id.encode())
+    assert isinstance(stored, bytes)
+    run_at, many = len(stored) - int.from_bytes(stored[-2:]), (1 << 24) + 7
+    changed = stored[:run_at] + struct.pack(">II", many, many) + stored[run_at + 8 :]
+    place.tell(b"HSET", "job", id.encode(), changed)
+    retried = Retried(id=id, token=claim.token, delay_ms=0, error=b"boom")
+    place.engine.finish([retried])
+    (record,) = place.engine.get([id])
+    assert record is not None
+    assert (record.counters.attempt, record.counters.starts) == (many, many)

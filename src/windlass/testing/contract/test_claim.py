@@ -469,3 +469,15 @@ def test_expiring_is_bounded(world: World) -> None:
     assert world.engine.stats().totals["expired"] == BITE
     assert ids_of(world.claim(limit=1)) == [last]
     assert world.engine.stats().totals["expired"] == BITE + 5
+
+
+@in_strict_order
+def test_a_job_beyond_the_byte_limit_keeps_its_progress(world: World) -> None:
+    """Only a claim that takes the job removes the progress of the attempt before."""
+    ids = world.put_many(2, payload=b"x" * 100)
+    for claim in world.claim().claims:
+        progress = Progressed(id=claim.id, token=claim.token, progress=b"half")
+        world.engine.finish([progress, Released(id=claim.id, token=claim.token, started=True)])
+    (taken,) = ids_of(world.claim(most_bytes=150))
+    (left,) = set(ids) - {taken}
+    assert (world.get(taken).progress, world.get(left).progress) == (None, b"half")
