@@ -36,7 +36,7 @@ TOLERANCE: Final = 2.0
 
 
 def earlier(system: str, measure: str) -> float | None:
-    """The earlier figure; drains are compared whatever the kind of task."""
+    """The earlier figure; drains of all kinds of tasks are compared."""
     row = dict(zip(_COLUMNS, _ROWS.get(system, ()), strict=False))
     name = measure.replace("drain-sync", "drain").replace("drain-async", "drain")
     return row.get(name)

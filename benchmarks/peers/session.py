@@ -124,7 +124,7 @@ class Session:
         """A workload that fails leaves a gap, and the run continues."""
         try:
             self.results.add(subject.system.name, take())
-        except Exception as error:  # noqa: BLE001 - whatever failed is on the page
+        except Exception as error:  # noqa: BLE001 - the page names every failure
             self._leave_out(f"{subject.system.title}, {step.workload}", _reason(error))
 
     def _leave_out(self, name: str, reason: str) -> None:

@@ -195,8 +195,9 @@ def test_a_job_that_an_old_producer_adds_later_is_moved_too(old: Old) -> None:
     stored = {b64decode(field): b64decode(value) for field, value in fields.items()}
     if ready.id.encode() not in stored:
         pytest.skip("this job is in the other partition of the dump")
-    later = ready.id[:-1] + "z"
-    old.tell(b"HSET", name, later.encode(), stored[ready.id.encode()])
+    later, packed = ready.id[:-1] + "z", stored[ready.id.encode()]
+    row = (1 << 30).to_bytes(6)  # the sequence of the old format went on
+    old.tell(b"HSET", name, later.encode(), packed[:52] + row + row + packed[64:])
     old.tell(b"HSET", name.replace(b"job", b"body"), later.encode(), ready.payload)
     assert old.migrate() == (1, 1)
     assert everything(old.engine)[later].payload == ready.payload

@@ -82,7 +82,7 @@ def traits_of(annotation: Any) -> Traits:
 
 
 def exact_types(annotation: Any) -> frozenset[type]:
-    """The types whose values come back equal and with the same type, whatever the value is. The
+    """The types whose values come back equal and with the same type, for every value. The
     exceptions show in the encoded bytes: see `CallCodec.encode`."""
     root = described.type_info(annotation)
     members = root.types if isinstance(root, described.UnionType) else (root,)

@@ -4,7 +4,7 @@ CREATE INDEX jobs_ended ON jobs (state, keep_until_ms, row) WHERE keep_until_ms 
 DROP INDEX jobs_kept;
 DROP INDEX jobs_dead;
 
--- Jobs that are held, for whatever reason: for pages, and for workers that take them over.
+-- Jobs that are held, for any reason: for pages, and for workers that take them over.
 CREATE INDEX jobs_parked ON jobs (task, row) WHERE hold <> 'none';
 DROP INDEX jobs_unroutable;
 DROP INDEX jobs_paused;
