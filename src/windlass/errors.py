@@ -13,6 +13,7 @@ also attributes of the error. All errors can be copied and pickled.
     ├── InvalidMiddleware       an invalid middleware or lifespan
     ├── NoContext               no job is running here
     ├── AnnotationError         a type that a task's annotation names cannot be stored
+    ├── InvalidCall             the arguments of a call do not fit its task
     ├── EncodeError             a value cannot be stored
     │   └── PayloadTooLarge     ... because it is too large
     ├── DecodeError             stored bytes cannot be decoded
@@ -21,7 +22,8 @@ also attributes of the error. All errors can be copied and pickled.
     │   └── NewerFormat         ... because a newer windlass wrote them
     ├── EngineError             the engine refused, or cannot be used
     │   ├── EngineUnavailable   the engine did not answer in time: repeat later
-    │   └── FormatTooNew        the stored format was written by a newer windlass
+    │   ├── FormatTooNew        the stored format was written by a newer windlass
+    │   └── InvalidCursor       a cursor that no page of this list returned
     ├── TimedOut                a job ran for longer than its time-out
     ├── IdempotencyConflict     the key belongs to a job with other arguments
     ├── DuplicateJob            another job holds the unique key
@@ -29,6 +31,12 @@ also attributes of the error. All errors can be copied and pickled.
     ├── JobNotFound             no such job
     ├── NotDead                 the job is in another state than dead
     ├── ScheduleNotFound        no such schedule
+    ├── AccessTokenNotFound     no such access token
+    ├── DuplicateAccessToken    the name of an access token is taken, or not unique
+    ├── OperationNotFound       no such bulk operation
+    ├── OperationRefused        a bulk operation cannot start as it was asked for
+    │   └── TooManyOperations   ... because too many others are running
+    ├── WorkerNotFound          no live worker has this name or session
     ├── EndlessDrain            in a test: a drain reached its limit, and more jobs are due
     └── JobError                the job has no result
         ├── JobFailed           it ended as dead
@@ -37,6 +45,11 @@ also attributes of the error. All errors can be copied and pickled.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from windlass.core.serialization.problems import ArgumentProblem
 
 
 class WindlassError(Exception):
@@ -110,6 +123,19 @@ class AnnotationError(WindlassError, TypeError):
         super().__init__(message)
         self.task = task
         self.parameter = parameter
+
+
+class InvalidCall(WindlassError, TypeError):
+    """A call that is read from JSON, or a call of a task with a schema, does not fit its task.
+
+    `problems` has an entry for each parameter, or part of its value, that does not fit."""
+
+    def __init__(
+        self, message: str, *, task: str = "", problems: tuple[ArgumentProblem, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.task = task
+        self.problems = problems
 
 
 class EncodeError(WindlassError):
@@ -195,6 +221,10 @@ class EngineUnavailable(EngineError):
 
 class FormatTooNew(EngineError):
     """The stored format was written by a newer windlass than this one."""
+
+
+class InvalidCursor(EngineError):
+    """A cursor that no page of the same list of jobs returned."""
 
 
 # --------------------------------------------------------------------------------------------- jobs
@@ -318,6 +348,91 @@ class ScheduleNotFound(WindlassError):
         return (
             f"There is no schedule {self.name}{place}.{meant} `windlass schedule list` shows all; "
             "a schedule declared in code exists once a worker with that code has started."
+        )
+
+
+class AccessTokenNotFound(WindlassError):
+    """No such access token. `name` is its name or its id."""
+
+    def __init__(self, name: str, location: str = "") -> None:
+        super().__init__(name, location)
+        self.name = name
+        self.location = location
+
+    def __str__(self) -> str:
+        place = f" in {self.location}" if self.location else ""
+        return (
+            f"There is no access token {self.name}{place}: it was revoked, or has another name. "
+            "`windlass token list` shows all."
+        )
+
+
+class DuplicateAccessToken(WindlassError):
+    """An access token has this name already, or several have it. `ids` are their ids."""
+
+    def __init__(self, name: str, ids: tuple[str, ...] = ()) -> None:
+        super().__init__(name, ids)
+        self.name = name
+        self.ids = ids
+
+    def __str__(self) -> str:
+        ids = ", ".join(self.ids)
+        if len(self.ids) > 1:
+            return (
+                f"{len(self.ids)} access tokens have the name {self.name} ({ids}), and none was "
+                "revoked. Give the id of one of them."
+            )
+        return (
+            f"There is already an access token {self.name} ({ids}), and none was created. Choose "
+            f"another name, or revoke it first with `windlass token revoke {self.name}`."
+        )
+
+
+class OperationNotFound(WindlassError):
+    """No such bulk operation."""
+
+    def __init__(self, operation_id: str, location: str = "") -> None:
+        super().__init__(operation_id, location)
+        self.operation_id = operation_id
+        self.location = location
+
+    def __str__(self) -> str:
+        place = f" in {self.location}" if self.location else ""
+        return (
+            f"There is no operation {self.operation_id}{place}. Check the id; an operation that "
+            "has ended is removed after 7 days."
+        )
+
+
+class OperationRefused(WindlassError, ValueError):
+    """A bulk operation cannot start as it was asked for."""
+
+
+class TooManyOperations(OperationRefused):
+    """A bulk operation cannot start or continue: too many others are running."""
+
+
+class WorkerNotFound(WindlassError):
+    """No live worker has this name or session. `known` are the names of the live workers."""
+
+    def __init__(self, name: str, location: str = "", known: tuple[str, ...] = ()) -> None:
+        super().__init__(name, location, known)
+        self.name = name
+        self.location = location
+        self.known = known
+
+    def __str__(self) -> str:
+        place = f" in {self.location}" if self.location else ""
+        if not self.known:
+            return (
+                f"There is no live worker {self.name}{place}, and no other one. `windlass workers` "
+                "lists live workers; a worker that has ended is not listed."
+            )
+        names = ", ".join(self.known[:10])
+        more = f" and {len(self.known) - 10} more" if len(self.known) > 10 else ""
+        return (
+            f"There is no live worker {self.name}{place}. Give HOST:PID of one of these, or a "
+            f"session of it: {names}{more}. `windlass workers` lists them."
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -12,6 +13,9 @@ from windlass.engine.contract import Engine
 from windlass.engine.redis import partitions
 from windlass.testing.contract.world import World
 
+#: Tests that fill an engine up to a limit of the contract.
+LONG: Final = frozenset({"test_the_oldest_entries_go"})
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrize(metafunc, "variant")
@@ -19,10 +23,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests of `sqlite-file-normal` as slow: one pragma sets it apart from `sqlite-file`. By
-    default it is only compared with the model."""
+    default it is only compared with the model. So are tests that need seconds on some engine."""
     for item in items:
         variant = getattr(item, "callspec", None)
-        if variant and variant.params.get("variant") == "sqlite-file-normal":
+        is_normal = variant and variant.params.get("variant") == "sqlite-file-normal"
+        if is_normal or item.name.partition("[")[0] in LONG:
             item.add_marker(pytest.mark.slow)
 
 

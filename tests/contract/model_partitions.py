@@ -12,23 +12,31 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
+from windlass.core.history import add_counts
 from windlass.core.states import State
 from windlass.engine.contract import (
+    MAX_DEAD_TALLIES,
     MAX_HELD,
     Batch,
     Beat,
     CancelCode,
     ChangeCode,
     Closed,
+    DeadLabel,
+    DeadTallies,
     Emptied,
     EngineOptions,
     Filter,
+    HistoryPage,
     Introductions,
     JobChange,
     JobEnd,
     JobRecord,
+    Measure,
+    MeasureRow,
     NewJob,
     Outcome,
     Placed,
@@ -36,17 +44,22 @@ from windlass.engine.contract import (
     Pulse,
     QueueChange,
     QueueRecord,
+    QueueSample,
     Revival,
+    SessionCommand,
     SessionRecord,
     Share,
     Stats,
     Tended,
     Turn,
     Verdict,
+    make_history_page,
 )
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.partitions import Partitions
 from windlass.testing.contract.model import Listed, Model
+from windlass.testing.contract.model_dead_groups import count_groups
+from windlass.testing.contract.model_documents import DocumentModel
 from windlass.testing.contract.model_job import ModelJob
 from windlass.testing.contract.model_schedules import ScheduleModel
 from windlass.testing.contract.model_state import in_turn
@@ -55,7 +68,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Visit(NamedTuple):
+class PartitionVisit(NamedTuple):
     """One call of `turn` in one partition, or of `prepare` before it."""
 
     partition: int
@@ -64,11 +77,12 @@ class Visit(NamedTuple):
     plan: Plan
 
 
-class PartitionedModel(ScheduleModel):
+class PartitionedModel(ScheduleModel, DocumentModel):
     def __init__(self, options: EngineOptions, now_ms: int, number: int) -> None:
         self._partitions: Final = Partitions(number)
         self._models: Final = [Model(options, now_ms) for _ in range(number)]
-        self._visits: list[Visit] = []
+        self._visits: list[PartitionVisit] = []
+        self._has_asked_all = False  # whether a session is dead, or its nonce was used
         self._bounds: dict[str, int] = {}
 
     def follow(self, engine: RedisEngine) -> None:
@@ -77,9 +91,13 @@ class PartitionedModel(ScheduleModel):
 
         def note(partition: int, name: str, packed: Sequence[bytes]) -> Any:
             session, _, *rest = packed
-            limit, most_bytes = (None, 0) if name == "prepare" else _to_limit(rest.pop(0))
-            plan = replace(_to_plan(rest), most_bytes=most_bytes)
-            self._visits.append(Visit(partition, session.decode(), limit, plan))
+            if name == "nonce":
+                self._has_asked_all = True
+            else:
+                packed_limit = rest.pop(0)
+                limit, most_bytes = (None, 0) if name == "prepare" else _to_limit(packed_limit)
+                plan = replace(_to_plan(rest), most_bytes=most_bytes)
+                self._visits.append(PartitionVisit(partition, session.decode(), limit, plan))
             return make_call(partition, name, packed)
 
         engine._claimer._make_call = note
@@ -136,6 +154,14 @@ class PartitionedModel(ScheduleModel):
     ) -> list[ChangeCode]:
         return self._each(ids, str, lambda model, id: model.discard([id], seen)[0])
 
+    def dead_tallies(
+        self, fingerprints: Sequence[str] | None = None, limit: int = MAX_DEAD_TALLIES
+    ) -> DeadTallies:
+        return count_groups(self.jobs.values(), fingerprints, limit)
+
+    def label_dead(self, labels: Sequence[DeadLabel]) -> list[ChangeCode]:
+        return self._each(labels, lambda one: one.id, lambda model, one: model.label_dead([one])[0])
+
     def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
         found = [(self._models[self._partitions.of_key(*key)], key) for key in keys]
         return [model.holders([key])[0] for model, key in found]
@@ -161,9 +187,12 @@ class PartitionedModel(ScheduleModel):
         self, session: str, outcomes: Sequence[Outcome], nonce: str, plan: Plan, limit: int
     ) -> Turn:
         """A session that is dead in one partition is dead. All partitions are asked until there are
-        enough claims."""
+        enough claims, or whether they know the nonce, and then for the jobs that are held."""
         visits = [visit for visit in self._visits if visit.session]
+        has_asked_all, self._has_asked_all = self._has_asked_all, False
         verdicts = tuple(self.finish(outcomes))
+        if has_asked_all and any(session in model.gone for model in self._models):
+            return Turn(verdicts=verdicts, batch=Batch(gone=True))
         batches = [self._visit(visit, nonce) for visit in visits]
         claims = [claim for batch in batches for claim in batch.claims]
         if any(batch.gone for batch in batches):
@@ -187,7 +216,7 @@ class PartitionedModel(ScheduleModel):
     def _rank(self, job: ModelJob) -> tuple[int, int]:
         return self._models[self._partitions.of_id(job.record.id)].rank(job)
 
-    def _visit(self, visit: Visit, nonce: str) -> Batch:
+    def _visit(self, visit: PartitionVisit, nonce: str) -> Batch:
         model = self._models[visit.partition]
         if visit.limit is None:
             return model.prepare(visit.session, visit.plan)
@@ -206,11 +235,27 @@ class PartitionedModel(ScheduleModel):
             model.beat([self._in_partition(number, beat) for beat in beats])
             for number, model in enumerate(self._models)
         ]
-        return [_one_pulse(pulses) for pulses in zip(*replies, strict=True)]
+        by_beat = zip(*replies, strict=True)
+        return [_one_pulse(beat, pulses) for beat, pulses in zip(beats, by_beat, strict=True)]
 
     def _in_partition(self, number: int, beat: Beat) -> Beat:
         is_home = self._partitions.of_session(beat.session) == number
-        return beat if is_home else replace(beat, info=b"")
+        held = beat.held
+        if held is not None:
+            held = tuple(id for id in held if self._partitions.of_id(id) == number)
+        return replace(beat, info=beat.info if is_home else b"", held=held)
+
+    def infos(self, sessions: Sequence[str]) -> list[bytes | None]:
+        homes = [self._models[self._partitions.of_session(name)] for name in sessions]
+        return [home.infos([name])[0] for home, name in zip(homes, sessions, strict=True)]
+
+    def command(self, sessions: Sequence[str], command: SessionCommand) -> list[bool]:
+        """A session lives in the partitions that it claimed from, and in its home."""
+        done = [model.command(sessions, command) for model in self._models]
+        return [
+            any(flags) and not any(name in model.gone for model in self._models)
+            for name, flags in zip(sessions, zip(*done, strict=True), strict=True)
+        ]
 
     def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
         closed = [model.close(session, suspects, cause) for model in self._models]
@@ -267,6 +312,35 @@ class PartitionedModel(ScheduleModel):
             more=any(one.more for one in tended),
         )
 
+    # ----------------------------------------------------------------------------------- history
+
+    def record(self, reporter: str, number: int, measures: Sequence[Measure]) -> None:
+        self._models[self._partitions.of_reporter(reporter)].record(reporter, number, measures)
+
+    def history(
+        self, begin_ago_ms: int, *, by_hour: bool = False, cursor: str | None = None
+    ) -> HistoryPage:
+        pages = [model.history(begin_ago_ms, by_hour=by_hour) for model in self._models]
+        measures: dict[tuple[int, str, str], MeasureRow] = {}
+        for row in (row for page in pages for row in page.measures):
+            known = measures.setdefault((row.at_ms, row.queue, row.task), row)
+            if known is not row:
+                counts = add_counts([known.counts, row.counts])
+                measures[row.at_ms, row.queue, row.task] = replace(row, counts=counts)
+        samples: dict[tuple[int, str], QueueSample] = {}
+        for one in (one for page in pages for one in page.samples):
+            other = samples.setdefault((one.at_ms, one.queue), one)
+            if other is not one:
+                samples[one.at_ms, one.queue] = replace(
+                    one,
+                    ready=one.ready + other.ready,
+                    scheduled=one.scheduled + other.scheduled,
+                    running=one.running + other.running,
+                    dead=one.dead + other.dead,
+                    oldest_ready_ms=max(one.oldest_ready_ms, other.oldest_ready_ms),
+                )
+        return make_history_page(measures.values(), samples.values(), None)
+
     # ----------------------------------------------------------------------------------- reading
 
     def listing(self, filter: Filter) -> list[Listed]:
@@ -276,11 +350,18 @@ class PartitionedModel(ScheduleModel):
     def stats(self) -> Stats:
         queues: dict[str, Counter[State]] = {}
         totals: Counter[str] = Counter()
+        enqueued: Counter[tuple[str, str]] = Counter()
         for stats in (model.stats() for model in self._models):
             totals.update(stats.totals)
+            enqueued.update(stats.enqueued)
             for queue, states in stats.queues.items():
                 queues.setdefault(queue, Counter()).update(states)
-        return Stats(queues=queues, oldest_ready_ms=self._oldest_ready_ms(), totals=totals)
+        return Stats(
+            queues=queues,
+            oldest_ready_ms=self._oldest_ready_ms(),
+            totals=totals,
+            enqueued=enqueued,
+        )
 
     def _oldest_ready_ms(self) -> dict[str, int]:
         """The most urgent of the next jobs of all partitions; of equals, the oldest."""
@@ -304,6 +385,7 @@ class PartitionedModel(ScheduleModel):
                 jobs=known.jobs + record.jobs,
                 held=tuple(sorted({*known.held, *record.held})[:MAX_HELD]),
                 info=known.info or record.info,
+                command=_strongest([known.command, record.command]),
             )
         return [found[name] for name in sorted(found)]
 
@@ -315,21 +397,34 @@ def _to_limit(packed: bytes) -> tuple[int, int]:
 
 
 def _to_plan(packed: Sequence[bytes]) -> Plan:
-    suspects, queues, shares, labels, *rest = packed
+    (suspects, *tasks), queues, shares, labels, *rest = packed
     names, turns = rest[: int(queues)], rest[int(queues) :]
     given = turns[3 * int(shares) : 3 * int(shares) + int(labels)]
     return Plan(
         queues=tuple(name.decode() for name in names),
-        suspects=suspects == b"1",
+        suspects=suspects == ord("1"),
         shares=tuple(
             Share(int(turns[at]), int(turns[at + 1]), turns[at + 2])
             for at in range(0, 3 * int(shares), 3)
         ),
         labels=tuple(label.decode() for label in given),
+        tasks=tuple(msgspec.msgpack.decode(bytes(tasks), type=list[str])) if tasks else (),
     )
 
 
-def _one_pulse(pulses: Sequence[Pulse]) -> Pulse:
-    alive = all(pulse.alive for pulse in pulses)
-    cancel = sorted(id for pulse in pulses for id in pulse.cancel)
-    return Pulse(session=pulses[0].session, alive=alive, cancel=tuple(cancel) if alive else ())
+def _one_pulse(beat: Beat, pulses: Sequence[Pulse]) -> Pulse:
+    session = beat.session
+    if not all(pulse.alive for pulse in pulses):
+        return Pulse(session=session, alive=False)
+    lost = {id for pulse in pulses for id in pulse.lost}
+    return Pulse(
+        session=session,
+        alive=True,
+        cancel=tuple(sorted(id for pulse in pulses for id in pulse.cancel)),
+        lost=tuple(id for id in beat.held or () if id in lost),
+        command=_strongest([pulse.command for pulse in pulses]),
+    )
+
+
+def _strongest(commands: Sequence[SessionCommand]) -> SessionCommand:
+    return max(commands, key=list(SessionCommand).index)

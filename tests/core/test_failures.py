@@ -40,6 +40,7 @@ def failure(text: str) -> FailureText:
             "job 00000000-0000-4000-8000-000000000000 failed",
         ),
         ("job 01m7gk6tx900smjc57av0rnpgb", "job 01m7hjc0k2001sqzbhggxf9pgk"),
+        ("cannot reach <ann@example.com>", "cannot reach <bob.r@mail.example.org>"),
         ("cut  off\n here", "cut off here"),
     ],
 )

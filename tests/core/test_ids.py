@@ -17,6 +17,7 @@ from windlass.core.ids import (
     new_nonce,
     new_session,
     partition_of,
+    release_of,
 )
 
 times = st.integers(0, 2**50 - 1)
@@ -155,3 +156,11 @@ def test_sessions_are_short_and_never_the_same() -> None:
     first, second = (new_session("h" * 200, 4_194_304) for _ in range(2))
     assert first != second
     assert check_id(first).startswith("h" * 24 + ".")
+
+
+def test_a_session_names_its_release() -> None:
+    session = new_session("web-1", 42, "v1.4.2+5")
+    assert session.startswith("web-1.42.")
+    assert release_of(session) == "v1.4.2+5"
+    assert release_of(new_session("web-1", 42)) is None
+    assert release_of(None) is None

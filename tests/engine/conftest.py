@@ -71,8 +71,10 @@ def open_redis() -> Iterator[OpenRedis]:
     """Open engines on URLs; all are shut down at the end."""
     opened: list[RedisEngine] = []
 
-    def open_another(url: str, timeout_ms: int = 2_000) -> RedisEngine:
-        options = EngineOptions(lease_ms=2_000, timeout_ms=timeout_ms)
+    def open_another(
+        url: str, timeout_ms: int = 2_000, *, owns_sessions: bool = False
+    ) -> RedisEngine:
+        options = EngineOptions(lease_ms=2_000, timeout_ms=timeout_ms, owns_sessions=owns_sessions)
         opened.append(RedisEngine(read_address(url), options))
         return opened[-1]
 

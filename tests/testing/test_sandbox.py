@@ -479,7 +479,7 @@ def test_a_job_of_an_unknown_task_waits_for_one_who_knows_it(app: Windlass, box:
     assert box.drain() == ()
     [job] = box.jobs()
     assert (job.hold, job.arguments) == ("unroutable", {})
-    assert job.held_because == "task nothing is unknown to the app of this test"
+    assert job.held_because == "task nothing has no code in the app of this test"
     app.task(name="nothing")(nothing)
     assert len(box.drain().succeeded) == 1
     with pytest.raises(ValueError, match="not a task of"):

@@ -50,6 +50,7 @@ _NOT_OURS: Final = sys.stdlib_module_names | {"windlass"}
 _VALUES: Final = (
     (r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "<id>"),
     (r"(?<!\w)'[^'\n]*'(?!\w)|(?<!\w)\"[^\"\n]*\"(?!\w)", "<text>"),
+    (r"[\w.+-]+@\w[\w.-]*", "<address>"),
     (r"\b0[xX][0-9a-fA-F]+\b", "<number>"),
     (r"\b(?=[A-Za-z_-]*[0-9])[0-9A-Za-z_-]{16,}\b", "<id>"),
     (r"-?[0-9]+([.,:][0-9]+)*", "<number>"),
@@ -104,6 +105,15 @@ class FailureText(msgspec.Struct, frozen=True):
         held, also when it is encrypted."""
         kind, message = _cut(_name_of(type(error)), MAX_TYPE), _cut(_message_of(error), MAX_BRIEF)
         return cls(type=kind, message=message)
+
+    @classmethod
+    def reported(cls, kind: str, message: str, traceback: str) -> FailureText:
+        """The text of an error that another program reports, cut to size."""
+        return cls(
+            type=_cut(kind, MAX_TYPE),
+            message=_cut(message, MAX_MESSAGE),
+            traceback=_cut(traceback, MAX_TRACEBACK),
+        )
 
     def pack(self) -> bytes:
         return msgspec.json.encode(self)

@@ -156,7 +156,8 @@ def missing_attribute(
     else:
         known = [known for known in dir(owner) if not known.startswith("_")]
         said = f"{kind} has no {name}.{nearest(name, known)}"
-    return AttributeError(said, name=name, obj=owner)
+    # With the owner, Python would add a suggestion of its own to the traceback.
+    return AttributeError(said, name=name, obj=None)
 
 
 def refuse_foreign_arguments(

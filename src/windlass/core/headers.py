@@ -16,6 +16,8 @@ MAX_HEADERS: Final = 32
 MAX_HEADER_BYTES: Final = 8 * 1024
 #: Names with this prefix, in any case, are reserved for windlass.
 RESERVED: Final = "windlass"
+#: The header of windlass that names the caller of the HTTP API who enqueued the job.
+ACTOR: Final = "windlass-actor"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -47,13 +49,31 @@ def check_bounds(headers: Mapping[str, str]) -> None:
         )
 
 
+def with_trace(headers: Mapping[str, str], trace: Mapping[str, str]) -> dict[str, str]:
+    """Add the headers of a trace, all of them or none: none if one of them is there already, or if
+    too little room is left."""
+    joined = {**headers, **trace}
+    if len(joined) < len(headers) + len(trace):
+        return dict(headers)
+    try:
+        check_bounds(joined)
+    except ValueError:
+        return dict(headers)
+    return joined
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a header is one of windlass, which callers and middleware cannot set."""
+    return name.lower().startswith(RESERVED)
+
+
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(
             "headers: a name must be 1 to 64 characters out of letters, digits, '_', '.' and '-', "
             f"the first one a letter or a digit, found {name!r}"
         )
-    if name.lower().startswith(RESERVED):
+    if is_reserved(name):
         raise ValueError(
             f"headers: names that begin with {RESERVED!r} are reserved, found {name!r}: choose "
             "another one"

@@ -41,6 +41,9 @@ _TIME_BITS: Final = 50
 _RANDOM_DIGITS: Final = 14
 _GENERATED: Final = re.compile(f"[{_DIGITS}]{{26}}")
 _ALLOWED: Final = rf"[A-Za-z0-9_-][A-Za-z0-9_.~-]{{0,{MAX_ID_LENGTH - 1}}}"
+#: The characters of a release. Neither they nor a host contain the mark.
+RELEASE: Final = r"[A-Za-z0-9._+-]{1,64}"
+_RELEASE_MARK: Final = "@"
 _UNSAFE_IN_HOST: Final = r"[^A-Za-z0-9-]+"
 
 
@@ -55,6 +58,11 @@ def new_ids(number: int, wall_ms: int, partition: int = 0) -> list[str]:
     head = _head(wall_ms, partition)
     noise = os.urandom(_RANDOM_DIGITS * number).translate(_NOISE).decode("ascii")
     return [head + noise[at : at + _RANDOM_DIGITS] for at in range(0, len(noise), _RANDOM_DIGITS)]
+
+
+def random_digits(number: int) -> str:
+    """Make this many random digits of lower-case base32, each with 5 bits."""
+    return os.urandom(number).translate(_NOISE).decode("ascii")
 
 
 def derived_id(wall_ms: int, origin: str, partition: int = 0) -> str:
@@ -104,9 +112,16 @@ def new_nonce(number: int) -> str:
     return f"{number:08x}{os.urandom(16).hex()}"
 
 
-def new_session(host: str, pid: int) -> str:
-    """Make a readable and unique session name, for one start of one child."""
-    return f"{session_prefix(host)}{pid}.{os.urandom(8).hex()}"
+def new_session(host: str, pid: int, release: str = "") -> str:
+    """Make a readable and unique session name, for one start of one child. The name ends in the
+    release of the code, if there is one: claims and failures store the session anyway."""
+    name = f"{session_prefix(host)}{pid}.{os.urandom(8).hex()}"
+    return f"{name}{_RELEASE_MARK}{release}" if release else name
+
+
+def release_of(session: str | None) -> str | None:
+    """The release in the name of a session."""
+    return (session or "").partition(_RELEASE_MARK)[2] or None
 
 
 def session_prefix(host: str) -> str:

@@ -128,7 +128,7 @@ class Drain:
         self._is_over = True
 
     def _begin_session(self) -> None:
-        self._session = new_session("sandbox", os.getpid())
+        self._session = new_session("sandbox", os.getpid(), self._app.settings.release)
         self._numbers = count(1)
 
     # --------------------------------------------------------------------------------- the loop

@@ -14,6 +14,7 @@ from windlass.core.states import State
 from windlass.engine.contract import Engine, Filter, JobRecord
 from windlass.errors import DecodeError, MissingDecoder
 from windlass.job import JobInfo
+from windlass.remote_task import RemoteTask
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -78,7 +79,7 @@ def _see(app: Windlass, record: JobRecord) -> SandboxJob[Any]:
 
 
 def _arguments(app: Windlass, record: JobRecord) -> dict[str, Any]:
-    task = app.known_tasks.get(record.task)
+    task = app.find_task(record.task)
     try:
         envelope = app.packing.unpack_call(record.payload, record.task)
         if task is None:
@@ -87,6 +88,8 @@ def _arguments(app: Windlass, record: JobRecord) -> dict[str, Any]:
         args, kwargs = task.codecs[envelope.codec].decode(bytes(envelope.call))
     except (DecodeError, MissingDecoder):
         return {}
+    if isinstance(task, RemoteTask) and task.schema is not None:
+        return kwargs
     signature = inspect.signature(task.function)
     first = (None,) if task.takes_context else ()
     bound = signature.bind(*first, *args, **kwargs).arguments

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from windlass.core.schedules.time_zones import (
-    Stretch,
+    DayPart,
     day_of,
     local_day,
     offset_s,
@@ -64,22 +64,22 @@ def test_an_offset_is_counted_to_the_east() -> None:
 
 def test_an_ordinary_day_is_one_stretch() -> None:
     start_s = start_of(date(2026, 7, 1))
-    expected = (Stretch(start_s, start_s + 24 * HOUR_S, 2 * HOUR_S),)
+    expected = (DayPart(start_s, start_s + 24 * HOUR_S, 2 * HOUR_S),)
     assert local_day(PARIS, date(2026, 7, 1), repeat=True) == expected
     assert local_day(PARIS, date(2026, 7, 1), repeat=False) == expected
 
 
 def test_the_day_before_a_change_is_an_ordinary_one() -> None:
     start_s = start_of(date(2026, 3, 28))
-    expected = (Stretch(start_s, start_s + 24 * HOUR_S, HOUR_S),)
+    expected = (DayPart(start_s, start_s + 24 * HOUR_S, HOUR_S),)
     assert local_day(PARIS, date(2026, 3, 28), repeat=False) == expected
 
 
 def test_a_day_of_23_hours() -> None:
     start_s = start_of(date(2026, 3, 29))
     two, three, end = (start_s + hour * HOUR_S for hour in (2, 3, 24))
-    morning, rest = Stretch(start_s, two, HOUR_S), Stretch(three, end, 2 * HOUR_S)
-    gap = Stretch(two, three, 2 * HOUR_S, start_s + HOUR_S)
+    morning, rest = DayPart(start_s, two, HOUR_S), DayPart(three, end, 2 * HOUR_S)
+    gap = DayPart(two, three, 2 * HOUR_S, start_s + HOUR_S)
     assert local_day(PARIS, date(2026, 3, 29), repeat=True) == (morning, rest)
     assert local_day(PARIS, date(2026, 3, 29), repeat=False) == (morning, gap, rest)
 
@@ -87,11 +87,11 @@ def test_a_day_of_23_hours() -> None:
 def test_a_day_of_25_hours() -> None:
     start_s = start_of(date(2026, 10, 25))
     two, three, end = (start_s + hour * HOUR_S for hour in (2, 3, 24))
-    morning = Stretch(start_s, three, 2 * HOUR_S)
-    assert local_day(PARIS, date(2026, 10, 25), repeat=True) == (morning, Stretch(two, end, HOUR_S))
+    morning = DayPart(start_s, three, 2 * HOUR_S)
+    assert local_day(PARIS, date(2026, 10, 25), repeat=True) == (morning, DayPart(two, end, HOUR_S))
     assert local_day(PARIS, date(2026, 10, 25), repeat=False) == (
         morning,
-        Stretch(three, end, HOUR_S),
+        DayPart(three, end, HOUR_S),
     )
 
 

@@ -9,19 +9,25 @@ from functools import partial
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tests.engine.redis.slots import Node, name_of
+from windlass.core.history import KEEP_HOURS_MS, KEEP_MINUTES_MS, MINUTE_MS, WIDTH
 from windlass.core.states import Reason, State
 from windlass.core.unique import OnConflict
 from windlass.engine.contract import (
     GONE_SESSION_MS,
     IDEMPOTENCY_MS,
     UNKNOWN_NONCE_MS,
+    AuditEntry,
     Beat,
     Buried,
     Claim,
+    DeadLabel,
+    DocumentChange,
     Filter,
     JobChange,
+    Measure,
     Outcome,
     Plan,
     Progressed,
@@ -30,6 +36,7 @@ from windlass.engine.contract import (
     Retried,
     Revival,
     ScheduleChange,
+    SessionCommand,
     Snoozed,
     Succeeded,
     UniqueKey,
@@ -45,24 +52,34 @@ from windlass.testing.contract.world import LEASE_MS, World, retry_jobs
 #: script -> the keys that it can leave with only their sentinel. `idle` and `waiters` are listed
 #: where a job can become ready: the last idle session is woken. `watch` is listed where a job ends.
 EMPTIES: Final[dict[str, set[str]]] = {
+    "add_audit": set(),
     "adopt": {"due", "parked", "idle", "waiters"},
+    "audit": set(),
     "beat": {"asked", "held", "idle", "waiters", "watch"},
     "cancel": {"due", "lines", "parked", "ready", "watch"},
     "change": {"body", "due", "lines", "parked", "ready", "idle", "waiters"},
+    "change_documents": {"document"},
     "check": set(),
     "close": {"asked", "held", "lease", "idle", "waiters", "watch"},
+    "command": set(),
     "discard": {
         *("body", "cancelled", "count", "dead", "extra", "job", "key_expiry", "keys"),
-        *("unique", "watch"),
+        *("dead_groups", "deaths", "unique", "watch"),
     },
+    "documents": set(),
     "ends": set(),
     "examine": set(),
     "find": set(),
+    "find_deaths": set(),
     "fire": {"due", "lines", "parked", "ready", "schedule_due", "idle", "waiters", "watch"},
     "get": set(),
+    "history": set(),
     "holders": set(),
+    "infos": set(),
     "introductions": set(),
+    "label": set(),
     "open": set(),
+    "nonce": set(),
     "prepare": {"asked", "due", "held", "lease", "parked", "idle", "waiters", "watch"},
     "purge": {
         *("body", "count", "due", "extra", "job", "key_expiry", "keys", "lines", "parked"),
@@ -78,6 +95,8 @@ EMPTIES: Final[dict[str, set[str]]] = {
             "cancelled",
             "count",
             "dead",
+            "dead_groups",
+            "deaths",
             "due",
             "held",
             "keep",
@@ -87,21 +106,25 @@ EMPTIES: Final[dict[str, set[str]]] = {
         *("parked", "ready", "schedule", "schedule_due", "schedule_names", "unique"),
         *("idle", "waiters"),
     },
+    "record": set(),
     "release": {"asked", "held", "idle", "waiters", "watch"},
-    "revive": {"body", "cancelled", "dead", "extra", "idle", "waiters"},
+    "revive": {
+        *("body", "cancelled", "dead", "dead_groups", "deaths", "extra", "idle", "waiters"),
+    },
     "schedules": {"schedule_due", "schedule_names"},
     "sessions": set(),
     "stats": set(),
+    "tallies": set(),
     "tend": {
         *("asked", "body", "cancelled", "count", "dead", "extra", "forget", "held", "job", "keep"),
-        *("key_expiry", "keys", "lease", "sessions", "unique", "idle", "waiters", "watch"),
-        "watch_until",
+        *("history", "key_expiry", "keys", "lease", "sessions", "unique", "idle", "waiters"),
+        *("dead_groups", "deaths", "watch", "watch_until"),
     },
     "turn": {
         *("asked", "due", "extra", "held", "idle", "lease", "lines", "parked", "ready"),
         *("waiters", "watch"),
     },
-    "wait": {"idle", "waiters"},
+    "wait": {"due", "idle", "waiters"},
     "unschedule": {"schedule", "schedule_due", "schedule_names"},
 }
 
@@ -162,6 +185,21 @@ def sessions_wait(stage: Stage) -> None:
     stage.add_waiter()
     stage.world.put()
     stage.engine.wait(waiters, 1)
+    stage.engine.wait([], 1)
+
+
+def sessions_wait_for_some_tasks(stage: Stage) -> None:
+    plan = Plan(tasks=("mine", "task"))
+    waiters = [Waiter("other", Plan(tasks=("other",))), Waiter("worker", plan)]
+    for task in ("task", "foreign"):
+        stage.engine.wait(waiters, 1)
+        stage.world.put(task=task, run_in_ms=1)
+        stage.world.put(task=task)
+        stage.world.put(task=task, expires_in_ms=60_000)
+    stage.world.advance(1)
+    stage.engine.wait(waiters, 1)
+    for queues in ((), ("queue", "other")):
+        stage.engine.turn("worker", (), stage.world.nonce(), replace(plan, queues=queues), 1)
     stage.engine.wait([], 1)
 
 
@@ -274,7 +312,7 @@ def the_only_job_ends(stage: Stage) -> None:
 
 def the_only_claim_is_given_back(stage: Stage) -> None:
     for is_asked in (False, True):
-        for give_back in (release, beat_without_nonces, close, crash, lose):
+        for give_back in (release, beat_without_nonces, beat_without_jobs, close, crash, lose):
             claim = stage.run()
             if is_asked:
                 stage.engine.cancel([claim.id])
@@ -290,6 +328,11 @@ def release(stage: Stage, claim: Claim) -> None:
 def beat_without_nonces(stage: Stage, claim: Claim) -> None:
     stage.world.advance(UNKNOWN_NONCE_MS)
     stage.engine.beat([Beat(session="worker", nonces=(), newest=claim.token)])
+
+
+def beat_without_jobs(stage: Stage, claim: Claim) -> None:
+    stage.world.advance(UNKNOWN_NONCE_MS)
+    stage.engine.beat([Beat(session="worker", held=(), newest=claim.token)])
 
 
 def close(stage: Stage, claim: Claim) -> None:
@@ -401,6 +444,19 @@ def bury(stage: Stage) -> str:
     return id
 
 
+def dead_jobs_are_grouped(stage: Stage) -> None:
+    """Dead jobs get other fingerprints, and an entry of nothing is dropped."""
+    id, engine = bury(stage), stage.engine
+    label = DeadLabel(id=id, finished_ms=stage.world.now_ms, fingerprint="ab")
+    engine.label_dead([label, label])
+    engine.dead_tallies()
+    engine.dead_tallies(["ab"])
+    engine.find(Filter(fingerprint="ab"))
+    stage.tell(b"ZADD", "deaths", b"0", b"aa\0\0queue\0task\0" + b"\0" * 6 + b"ghost")
+    stage.tell(b"ZADD", "dead_groups", b"1", b"aa\0\0queue\0task")
+    leave_nothing(stage)
+
+
 def cancel_ready(stage: Stage) -> str:
     id = stage.world.put()
     stage.engine.cancel([id])
@@ -500,6 +556,57 @@ def put_running(stage: Stage) -> tuple[str, ...]:
     return (stage.run().id, "unknown")
 
 
+def documents_come_and_go(stage: Stage) -> None:
+    def change(expected: str, revision: str, body: bytes | None) -> DocumentChange:
+        return DocumentChange(
+            kind="kind", key="key", expected=expected, revision=revision, body=body
+        )
+
+    steps = (("", "a", b"body"), ("a", "b", b"other"), ("a", "c", b"late"), ("b", "d", None))
+    for step in steps:
+        stage.engine.change_documents([change(*step)])
+        stage.engine.get_documents("kind", ["key", "other"])
+        stage.engine.list_documents("kind")
+
+
+def entries_are_added(stage: Stage) -> None:
+    """More than the limit, which is lowered by a direct call."""
+    engine = stage.engine
+    assert isinstance(engine, RedisEngine)
+    for id in ("a", "b", "a"):
+        engine.add_audit([AuditEntry(id=id, body=b"entry")])
+    engine.list_audit()
+    engine._run([engine._call(0, "add_audit", [b"1", b"c", b"entry"])])
+
+
+def the_only_history_comes_and_goes(stage: Stage) -> None:
+    counts = (1,) * WIDTH
+    for number in (1, 1, 2):
+        stage.engine.record("worker", number, [Measure(queue="q", task="t", counts=counts)])
+    stage.engine.history(0)
+    stage.engine.history(0, by_hour=True)
+    for wait_ms in (KEEP_MINUTES_MS + MINUTE_MS, KEEP_HOURS_MS):
+        stage.world.advance(wait_ms)
+        stage.engine.tend()
+    stage.world.put()
+    stage.engine.tend()
+    leave_nothing(stage)
+    for wait_ms in (KEEP_MINUTES_MS + MINUTE_MS, KEEP_HOURS_MS, KEEP_HOURS_MS):
+        stage.world.advance(wait_ms)
+        stage.engine.tend()
+
+
+def a_session_gets_commands(stage: Stage) -> None:
+    stage.engine.beat([Beat(session="worker", info=b"me")])
+    for command in (SessionCommand.QUIET, SessionCommand.RUN):
+        stage.engine.command(["worker", "unknown"], command)
+        stage.engine.infos(["worker", "unknown"])
+        stage.engine.beat([Beat(session="worker", held=("lost",))])
+    stage.engine.command(["worker"], SessionCommand.STOP)
+    stage.engine.close("worker", [], "ended")
+    stage.engine.command(["worker"], SessionCommand.RUN)
+
+
 def more_than_one_bite(stage: Stage) -> None:
     jobs = [stage.world.new(queue="ab"[number % 2]) for number in range(510)]
     stage.engine.put(jobs)
@@ -573,6 +680,8 @@ GHOSTS: Final[tuple[tuple[bytes, str, bytes, bytes], ...]] = (
     (b"ZADD", "key_expiry", b"1", b"ghost"),
     (b"ZADD", "schedule_names", b"0", b"ghost"),
     (b"ZADD", "schedule_due", b"1", b"ghost"),
+    (b"ZADD", "deaths", b"0", b"aa\0\0queue\0task\0" + b"\0" * 6 + b"ghost"),
+    (b"ZADD", "dead_groups", b"1", b"aa\0\0queue\0task"),
     (b"HSET", "schedule", b"r:half", b"\x93\xa1a\x01\x90"),
     (b"HSET", "body", b"ghost", b"{}"),
     (b"HSET", "count", b"queue\0ready", b"3"),
@@ -651,7 +760,8 @@ def prepare(stage: Stage) -> None:
     engine = stage.engine
     assert isinstance(engine, RedisEngine)
     plan = encode.of_plan(Plan(queues=("queue", "other")))
-    engine._run([engine._call(0, "prepare", [b"other", b"10", *plan])])
+    engine._run([engine._call(0, "nonce", [b"other", b"nonce"])])
+    engine._run([engine._call(0, "prepare", [b"other", b"nonce", b"10", *plan])])
 
 
 def leave_nothing(stage: Stage) -> None:
@@ -670,6 +780,7 @@ SCENARIOS: Final[tuple[Callable[[Stage], None], ...]] = (
     every_move,
     everything_is_seen,
     sessions_wait,
+    sessions_wait_for_some_tasks,
     a_caller_waits_for_the_end,
     a_job_is_put_twice,
     a_unique_job_is_met,
@@ -684,10 +795,15 @@ SCENARIOS: Final[tuple[Callable[[Stage], None], ...]] = (
     the_only_session_is_forgotten,
     the_clock_goes_back,
     an_operator_changes_the_only_job,
+    dead_jobs_are_grouped,
     the_only_progress_is_dropped,
     large_jobs_are_put_and_claimed,
     the_only_result_is_dropped,
     the_only_schedule_comes_and_goes,
+    documents_come_and_go,
+    entries_are_added,
+    the_only_history_comes_and_goes,
+    a_session_gets_commands,
     more_than_one_bite,
     a_claim_over_partitions_is_prepared,
     a_queue_is_paused_and_resumed,

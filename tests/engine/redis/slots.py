@@ -303,6 +303,12 @@ class Recording:
         complete = [case for case in self.of(name) if case.is_complete]
         return max(complete, key=lambda case: len(case.changed))
 
+    def distinct(self, name: str) -> list[Case]:
+        """The calls of a script, but of equal calls that changed nothing only the last one."""
+        cases = self.of(name)
+        reads = {case.command: case for case in cases if not case.changed}
+        return [case for case in cases if case.changed or reads[case.command] is case]
+
     def of(self, name: str) -> list[Case]:
         return [case for case in self.cases.values() if case.script.name == name]
 

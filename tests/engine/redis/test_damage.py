@@ -14,6 +14,7 @@ import pytest
 
 from tests.engine.conftest import OpenRedis, repair_all
 from tests.redis_server import RedisServer
+from windlass.core.history import ENQUEUED, HOUR_MS, MINUTE_MS
 from windlass.core.states import Reason, State
 from windlass.engine.contract import (
     IDEMPOTENCY_MS,
@@ -128,6 +129,9 @@ GHOSTS = {
     "keep": entry(b"ZADD", "keep", b"1", GHOST),
     "cancelled": entry(b"ZADD", "cancelled", b"1", GHOST),
     "dead": entry(b"ZADD", "dead", b"1", GHOST),
+    "deaths": entry(b"ZADD", "deaths", b"0", b"aa\0v1\0q\0t\0" + b"\0" * 6 + GHOST),
+    "deaths, too short": entry(b"ZADD", "deaths", b"0", b"aa\0v1"),
+    "dead_groups": entry(b"ZADD", "dead_groups", b"3", b"aa\0v1\0q\0t"),
     "unique": entry(b"ZADD", "unique", b"0", b"1:tk\0" + b"0" + GHOST),
     "lease": entry(b"ZADD", "lease", b"1", GHOST),
     "key_expiry": entry(b"ZADD", "key_expiry", b"1", GHOST),
@@ -314,7 +318,13 @@ def live(place: Place) -> None:
     engine.finish(
         [
             success(one),
-            Buried(id=two.id, token=two.token, reason=Reason.REJECTED, error=b"no"),
+            Buried(
+                id=two.id,
+                token=two.token,
+                reason=Reason.REJECTED,
+                error=b"no",
+                fingerprint="aa",
+            ),
             Unroutable(id=three.id, token=three.token),
         ]
     )
@@ -325,7 +335,7 @@ def live(place: Place) -> None:
 #: Indexes and counters: all that follows from records.
 DERIVED = [
     *("ready", "lines", "due", "parked", "held", "asked", "keep", "cancelled", "dead", "unique"),
-    *("lease", "key_expiry", "schedule_names", "schedule_due", "count"),
+    *("lease", "key_expiry", "schedule_names", "schedule_due", "count", "deaths", "dead_groups"),
 ]
 
 
@@ -537,3 +547,21 @@ def test_attempts_and_starts_have_thirty_two_bits(place: Place) -> None:
     (record,) = place.engine.get([id])
     assert record is not None
     assert (record.counters.attempt, record.counters.starts) == (many, many)
+
+
+def test_the_list_of_counters_of_enqueued_jobs_is_rebuilt(place: Place) -> None:
+    """No job is counted twice in the history."""
+    place.put(3)
+    place.put(2, task="other")
+    place.engine.tend()
+    place.tell(b"HDEL", "meta", b"pair_names")
+    assert place.engine.stats().enqueued == {}
+    assert "2 queues and tasks count enqueued jobs, but others are listed." in place.engine.check()
+    assert len(place.repair(change=False).fixed) == len(place.repair(change=True).fixed) == 1
+    assert place.engine.check() == []
+    assert place.engine.stats().enqueued == {("q", "t"): 3, ("q", "other"): 2}
+    place.put(1)
+    place.engine.clock_offset_ms += MINUTE_MS
+    place.engine.tend()
+    measures = place.engine.history(HOUR_MS).measures
+    assert sum(row.counts[ENQUEUED] for row in measures) == 6

@@ -11,13 +11,16 @@ from tests.engine.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer, private_server
 from windlass.core.states import Reason
 from windlass.engine.contract import (
+    AuditEntry,
     Beat,
     Buried,
     CancelCode,
     ChangeCode,
+    DocumentChange,
     Plan,
     QueueChange,
     Retried,
+    SessionCommand,
     Succeeded,
     Verdict,
     Waiter,
@@ -28,6 +31,8 @@ from windlass.testing.contract.world import claim_jobs, retry_jobs
 
 JOBS = [f"job-{number:06d}" for number in range(8)]
 PARTITIONS = (1, 4)
+MADE = DocumentChange(kind="kind", key="key", expected="", revision="1", body=b"body")
+REMOVED = DocumentChange(kind="kind", key="key", expected="1", revision="2", body=None)
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +56,7 @@ def fresh(roomy: RedisServer, url: str, open_redis: OpenRedis) -> Iterator[Redis
     buried = Buried(id=first.id, token=first.token, reason=Reason.EXHAUSTED, error=b"e")
     assert before.finish([buried]) == [Verdict.OK]
     before.put([new_job(number) for number in range(2, 8)])
+    assert before.change_documents([MADE]) == [True]
     assert second.id in JOBS
     roomy.tell("CONFIG", "SET", "maxmemory", "1")
     yield open_redis(url, timeout_ms=1_000)
@@ -110,6 +116,15 @@ def pause(engine: RedisEngine) -> bool:
     return not claim_jobs(engine, "new", "nonce", Plan(), 1).claims
 
 
+def remove_document(engine: RedisEngine) -> bool:
+    return engine.change_documents([REMOVED]) == [True] and not engine.list_documents("kind")
+
+
+def note(engine: RedisEngine) -> bool:
+    engine.add_audit([AuditEntry(id="a", body=b"removed a job")])
+    return len(engine.list_audit()) == 1
+
+
 #: An action of an operator -> whether it was done
 DEEDS: dict[str, Callable[[RedisEngine], bool]] = {
     "purge": purge,
@@ -117,6 +132,9 @@ DEEDS: dict[str, Callable[[RedisEngine], bool]] = {
     "retry": lambda engine: retry_jobs(engine, [dead_job(engine)]) == [ChangeCode.DONE],
     "cancel": lambda engine: CancelCode.CANCELLED in engine.cancel(JOBS),
     "pause": pause,
+    "command": lambda engine: engine.command(["gone"], SessionCommand.STOP) == [True],
+    "remove a document": remove_document,
+    "note it": note,
 }
 
 

@@ -49,8 +49,8 @@ CALL = b'{"v":1,"task":"shop.tasks.resize","args":["cat.jpg",[100,200]],"kwargs"
 #: The job of `python -m benchmarks stored`, as it is stored.
 MEASURED_TASK = "benchmarks.tasks.nothing"
 MEASURED_CALL = b'{"args":[12345]}'
-#: These keys keep something permanently: sequence and format, and the totals.
-GROWN = {"meta", "total"}
+#: These keys keep something for longer: sequence and format, the totals, and the history.
+GROWN = {"meta", "total", "history"}
 
 
 @pytest.fixture

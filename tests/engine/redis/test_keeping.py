@@ -18,10 +18,12 @@ from tests.engine.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer, documented_rights
 from tests.soon import TRIES, is_once
 from windlass.engine.contract import (
+    GONE_SESSION_MS,
     Beat,
     Engine,
     Plan,
     ScheduleChange,
+    SessionCommand,
     UniqueKey,
     Waiter,
     WakeUp,
@@ -59,10 +61,27 @@ def test_nothing_but_sentinels_is_left_when_all_was_kept_long_enough(
         (partition, name): size_of(own_server, partition, name)
         for partition in range(partitions)
         for name in KINDS
-        if name not in {"meta", "total"}
+        if name not in {"meta", "total", "document", "audit"}
     }
     assert set(sizes.values()) == {1}, sizes
     assert world.engine.check() == []
+    variant.shutdown()
+
+
+def test_no_command_of_a_dead_session_is_kept(own_server: RedisServer, tmp_path: Path) -> None:
+    """One more comes from an older version, which ends sessions and leaves their commands."""
+    variant = Variant("redis", tmp_path, own_server.url(namespace=NAMESPACE))
+    world, name = World(variant), key(NAMESPACE, 0, "sessions")
+    world.engine.beat([Beat(session="worker", info=b"me")])
+    assert world.engine.command(["worker"], SessionCommand.STOP) == [True]
+    assert size_of(own_server, 0, "sessions") == 4  # and the sentinel, a state and an info
+    world.engine.close("worker", [], "ended")
+    assert world.engine.command(["worker"], SessionCommand.STOP) == [False]
+    assert size_of(own_server, 0, "sessions") == 2
+    own_server.tell("HSET", name, r'"worker\x00command"', "stop")
+    world.advance(GONE_SESSION_MS)
+    world.engine.tend()
+    assert size_of(own_server, 0, "sessions") == 1
     variant.shutdown()
 
 

@@ -36,6 +36,7 @@ from windlass.engine.contract import (
     Plan,
     PutCode,
     Turn,
+    Verdict,
 )
 from windlass.engine.redis import partitions
 from windlass.engine.redis.engine import RedisEngine
@@ -68,7 +69,8 @@ def finishing(kind: str) -> Scenario:
     def finish(world: World) -> tuple[Call, object]:
         held = a_claim(world)
         outcome = OUTCOMES[kind](held.id, held.token)
-        return lambda: world.engine.finish([outcome]), SAME
+        again = SAME if kind == "progressed" else [Verdict.REPEATED]
+        return lambda: world.engine.finish([outcome]), again
 
     return finish
 
@@ -77,7 +79,11 @@ def finish_many(world: World) -> tuple[Call, object]:
     world.put_many(4)
     world.put_many(4)
     outcomes = [OUTCOMES["succeeded"](held.id, held.token) for held in world.claim().claims]
-    return lambda: world.engine.finish(outcomes), SAME
+
+    def finish() -> list[bool]:  # the replies of some partitions may be lost, and not of others
+        return [verdict is not Verdict.STALE for verdict in world.engine.finish(outcomes)]
+
+    return finish, SAME
 
 
 def claim_from_all(world: World) -> tuple[Call, object]:

@@ -8,7 +8,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import count
@@ -22,7 +22,16 @@ from tests.redis_server import RedisServer, private_server
 from tests.soon import is_once
 from tests.worker.yard import until
 from windlass import EngineUnavailable, Windlass
-from windlass.engine.contract import Beat, Plan, PutCode, Waiter
+from windlass.core.ids import new_id
+from windlass.engine.contract import (
+    Beat,
+    NewJob,
+    Placed,
+    Plan,
+    PutCode,
+    QueueChange,
+    Waiter,
+)
 from windlass.engine.redis import wakeup
 from windlass.engine.redis.client import pool as pool_module
 from windlass.engine.redis.client import server as server_module
@@ -85,7 +94,8 @@ def test_an_enqueue_in_an_outage_says_what_is_known(
     with Windlass(server.url(port=proxy.port), enqueue_timeout=0.4) as app:
         task = app.task(name="nothing")(nothing)
         if is_warm:
-            task.enqueue()
+            for _ in range(2):  # the first may send scripts, after which the next sets up again
+                task.enqueue()
         outage(proxy)
         with pytest.raises(EngineUnavailable) as caught:
             task.enqueue() if way == "enqueue" else asyncio.run(task.aenqueue())
@@ -93,6 +103,66 @@ def test_an_enqueue_in_an_outage_says_what_is_known(
         assert re.match(note.format(id="[0-9a-z]{26}"), told)
         assert caught.value.unsent is not is_warm
         proxy.heal()
+
+
+def test_a_call_on_connections_that_break_may_have_been_sent(
+    server: RedisServer, proxy: Proxy, open_redis: OpenRedis
+) -> None:
+    """The server may have executed the call before the connection broke."""
+    engine = open_redis(server.url(port=proxy.port), timeout_ms=400)
+    for number in range(2):  # the first may send scripts, after which the next sets up again
+        engine.put([new_job(number)])
+    proxy.wear_out(1)
+    with pytest.raises(EngineUnavailable, match="reset by peer") as caught:
+        engine.put([new_job(2)])
+    assert not caught.value.unsent
+
+
+def test_a_call_before_which_the_setup_fails_was_not_sent(
+    server: RedisServer, proxy: Proxy, open_redis: OpenRedis
+) -> None:
+    engine = open_redis(server.url(port=proxy.port), timeout_ms=400)
+    proxy.cut(Side.REPLIES, len(b"+OK\r\n"), Then.FREEZE)  # after the reply to the login
+    with pytest.raises(EngineUnavailable, match="Timeout") as caught:
+        engine.put([new_job()])
+    assert caught.value.unsent
+
+
+def test_a_put_that_stored_some_of_its_jobs_was_sent(
+    server: RedisServer, proxy: Proxy, open_redis: OpenRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue with settings takes a second call, before which the connections are refused. The
+    first call stores the jobs of partitions without such a queue."""
+    monkeypatch.setattr(pool_module, "IDLE_AFTER_S", 0.0)
+    engine = open_redis(server.url(port=proxy.port, partitions=2), timeout_ms=400)
+    engine.change_queue("small", QueueChange(max_waiting=10))
+    put_any = engine._put_any
+
+    def put_refused(jobs: Sequence[NewJob]) -> list[Placed]:
+        proxy.refuse()
+        until(lambda: proxy.living == 0, "the end of its connections")
+        return put_any(jobs)
+
+    monkeypatch.setattr(engine, "_put_any", put_refused)
+    first, second = new_id(0, partition=0), new_id(0, partition=1)
+    for queue, is_stored in {"small": False, "other": True}.items():
+        jobs = [new_job(id=first, queue=queue), new_job(id=second, queue="small")]
+        with pytest.raises(EngineUnavailable, match="Connection refused") as caught:
+            engine.put(jobs)
+        assert caught.value.unsent is not is_stored
+        proxy.heal()
+        assert (engine.get([first]) != [None]) is is_stored
+
+
+def test_a_server_that_answered_is_not_suspected_of_tls(
+    server: RedisServer, proxy: Proxy, open_redis: OpenRedis
+) -> None:
+    """Each connection breaks after the reply to its login."""
+    engine = open_redis(server.url(port=proxy.port), timeout_ms=400)
+    proxy.wear_out(60)
+    with pytest.raises(EngineUnavailable, match="reset by peer") as caught:
+        engine.put([new_job()])
+    assert "rediss://" not in str(caught.value)
 
 
 @pytest.mark.parametrize("way", ["enqueue", "aenqueue"])

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
@@ -18,19 +18,25 @@ from tests.soon import is_once
 from windlass import QueueFull, Windlass
 from windlass.core.ids import partition_of
 from windlass.core.queues.settings import task_key
+from windlass.core.states import State
 from windlass.engine.contract import (
     BITE,
+    Batch,
     Beat,
     NewJob,
     Plan,
+    Pulse,
     PutCode,
     QueueChange,
+    SessionCommand,
+    Succeeded,
     Unroutable,
     Waiter,
     WakeUp,
 )
 from windlass.engine.redis import encode, keys
 from windlass.engine.redis import partitions as placing
+from windlass.engine.redis.client.server import RedisCall, Reply
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.partitions import Partitions
 from windlass.errors import EngineError
@@ -137,13 +143,72 @@ def test_many_partitions_adopt_few_each(server: RedisServer, open_redis: OpenRed
     assert [engine.adopt(["t"]) for _ in range(3)] == [2 * each, 40 - 2 * each, 0]
 
 
+@pytest.mark.parametrize("owns_sessions", [True, False])
 def test_a_repeated_claim_leases_nothing_in_partitions_that_do_not_know_it(
-    engine: RedisEngine,
+    server: RedisServer, open_redis: OpenRedis, owns_sessions: bool
 ) -> None:
+    engine = open_redis(server.url(partitions=4), owns_sessions=owns_sessions)
     engine.put([new_job(number) for number in range(12)])
     first = claim_jobs(engine, "worker", "nonce-1", Plan(), 5)
     again = claim_jobs(engine, "worker", "nonce-1", Plan(), 12)
     assert (len(first.claims), again.claims) == (5, first.claims)
+
+
+@pytest.mark.parametrize("owns_sessions", [True, False])
+@pytest.mark.parametrize("queues", [(), ("q", "other")])
+def test_a_busy_session_that_one_object_owns_needs_few_calls(
+    server: RedisServer,
+    open_redis: OpenRedis,
+    queues: tuple[str, ...],
+    owns_sessions: bool,
+) -> None:
+    """One call to claim, in the partition of the jobs that it ends. With several queues, or with
+    other engine objects that may repeat a claim, all partitions are asked first."""
+    engine = open_redis(server.url(partitions=4), owns_sessions=owns_sessions)
+    partitions, made = Partitions(4), engine._claimer._make_call
+    busy = partitions.of_session("worker")
+    engine.put([new_job(id=id) for id in ids_in(partitions, busy, 100)])
+    calls: list[str] = []
+
+    def count(partition: int, name: str, packed: Sequence[bytes]) -> RedisCall:
+        calls.append(name)
+        return made(partition, name, packed)
+
+    plan = Plan(queues=queues)
+    first = engine.turn("worker", (), "nonce-1", plan, 10).batch.claims
+    engine._claimer._make_call = count
+    outcomes = [Succeeded(id=claim.id, token=claim.token) for claim in first]
+    assert len(engine.turn("worker", outcomes, "nonce-2", plan, 10).batch.claims) == 10
+    assert calls.count("turn") <= (1 if owns_sessions and not queues else 5)
+    asked_first = "prepare" if queues else "nonce"
+    assert calls.count(asked_first) == (0 if owns_sessions and not queues else 4)
+
+
+@pytest.mark.parametrize("queues", [(), ("q",), ("other", "q")])
+def test_objects_that_make_the_same_claim_at_once_find_the_same_jobs(
+    server: RedisServer, open_redis: OpenRedis, queues: tuple[str, ...]
+) -> None:
+    """Both have asked all partitions for the nonce before one of them leases."""
+    url = server.url(partitions=4)
+    first, second = open_redis(url), open_redis(url)
+    for _ in range(8):
+        first.put([made(first)])
+    plan = Plan(queues=queues)
+    found: list[Batch] = []
+    run = first._claimer._run
+
+    def run_late(calls: Sequence[RedisCall]) -> list[Reply]:
+        """After the first replies, the other object makes the claim."""
+        replies = run(calls)
+        if not found:
+            found.append(claim_jobs(second, "worker", "nonce-1", plan, 5))
+        return replies
+
+    first._claimer._run = run_late
+    batch = claim_jobs(first, "worker", "nonce-1", plan, 5)
+    assert {claim.id for claim in batch.claims} == {claim.id for claim in found[0].claims}
+    assert len(batch.claims) == 5
+    assert first.stats().queues["q"][State.RUNNING] == 5
 
 
 def test_a_released_nonce_is_used_up_where_the_session_is_not_known(
@@ -222,7 +287,11 @@ def test_a_waiter_looks_when_the_lease_of_another_worker_ends(
     assert time.monotonic() - silent_since < LEASE_S + 1.0
 
 
-def test_a_partition_that_never_runs_dry_does_not_starve_the_others(engine: RedisEngine) -> None:
+@pytest.mark.parametrize("owns_sessions", [True, False])
+def test_a_partition_that_never_runs_dry_does_not_starve_the_others(
+    server: RedisServer, open_redis: OpenRedis, owns_sessions: bool
+) -> None:
+    engine = open_redis(server.url(partitions=4), owns_sessions=owns_sessions)
     partitions = Partitions(4)
     busy = partitions.of_session("worker")
     engine.put([new_job(id=id) for id in ids_in(partitions, busy, 200)])
@@ -238,6 +307,62 @@ def test_a_partition_that_never_runs_dry_does_not_starve_the_others(engine: Redi
 def ids_in(partitions: Partitions, partition: int, number: int) -> list[str]:
     ids = (f"id-{n}" for n in range(100_000))
     return list(islice((id for id in ids if partitions.of_id(id) == partition), number))
+
+
+# ------------------------------------------------------------------------------------- sessions
+
+
+def test_a_heartbeat_is_one_round_trip(
+    engine: RedisEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it lists, and whatever its reply has to say."""
+    partitions = Partitions(4)
+    ids = [id for number in range(4) for id in ids_in(partitions, number, 2)]
+    engine.put([new_job(id=id) for id in ids])
+    claims = [claim_jobs(engine, "worker", f"{n:08x}", Plan(), 4).claims for n in range(3)]
+    held = tuple(claim.id for batch in claims for claim in batch)
+    assert sorted(held) == sorted(ids)
+    engine.command(["worker"], SessionCommand.QUIET)
+    engine.cancel(ids[:1])
+    for _ in range(2):  # then its script is known, and no call opens again
+        engine.beat([Beat(session="worker")])
+    sent: list[int] = []
+    run = engine._server.run
+
+    def note(calls: Sequence[RedisCall], deadline: float) -> list[Reply]:
+        sent.append(len(calls))
+        return run(calls, deadline)
+
+    monkeypatch.setattr(engine._server, "run", note)
+    (pulse,) = engine.beat([Beat(session="worker", info=b"me", nonces=(), held=(*held, "lost"))])
+    assert (pulse.lost, pulse.cancel) == (("lost",), (ids[0],))
+    assert pulse.command is SessionCommand.QUIET
+    assert sent == [4]
+
+
+def test_a_command_that_reached_only_some_partitions_counts(engine: RedisEngine) -> None:
+    partitions = Partitions(4)
+    engine.put([new_job(id=id) for n in range(4) for id in ids_in(partitions, n, 1)])
+    assert len(claim_jobs(engine, "worker", "nonce", Plan(), 4).claims) == 4
+
+    def command(number: int, command: SessionCommand) -> None:
+        engine._ask(number, "command", [command.encode(), b"worker"])
+
+    command(2, SessionCommand.QUIET)
+    command(1, SessionCommand.STOP)
+    assert engine.beat([Beat(session="worker")])[0].command is SessionCommand.STOP
+    assert [record.command for record in engine.sessions()] == [SessionCommand.STOP]
+    assert engine.command(["worker"], SessionCommand.QUIET) == [True]
+    assert engine.beat([Beat(session="worker")])[0].command is SessionCommand.QUIET
+
+
+def test_a_session_that_is_dead_in_one_partition_gets_no_commands(engine: RedisEngine) -> None:
+    partitions = Partitions(4)
+    engine.put([new_job(id=id) for n in range(4) for id in ids_in(partitions, n, 1)])
+    assert len(claim_jobs(engine, "worker", "nonce", Plan(), 4).claims) == 4
+    engine._ask(1, "close", encode.of_texts(("worker", "suspect", "ended")))
+    assert engine.command(["worker"], SessionCommand.STOP) == [False]
+    assert engine.beat([Beat(session="worker")]) == [Pulse(session="worker", alive=False)]
 
 
 # --------------------------------------------------------------------------------- a full queue

@@ -17,7 +17,8 @@ from tests.engine.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer
 from tests.worker.yard import until
 from windlass.engine.contract import Beat, EngineOptions, PutCode
-from windlass.engine.redis.client.pool import MOST_CALLS, Pool
+from windlass.engine.redis.client.pool import MOST_CALLS, Pool, TimeBudget
+from windlass.engine.redis.client.scripts import pack
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.url import read_address
 from windlass.errors import EngineUnavailable
@@ -53,6 +54,20 @@ def test_connections_of_its_own_wait_for_no_other_call(
     for link in links:
         pool.release(link)
     apart.shutdown()
+
+
+def test_a_connection_tells_whether_the_server_has_answered(server: RedisServer) -> None:
+    """The reply to the login counts."""
+    pool = Pool(read_address(f"redis://127.0.0.1:{server.port}/0"))
+    link = pool.connect(2)
+    assert not link.has_answered
+    link.send([pack(b"TIME")], 2, budget := TimeBudget(pool, 0, 2))
+    link.read(budget)
+    assert link.has_answered
+    link.disconnect()
+    link = Pool(read_address(server.url())).connect(2)
+    assert link.has_answered
+    link.disconnect()
 
 
 def test_turns_come_in_the_order_of_asking(server: RedisServer, open_redis: OpenRedis) -> None:
@@ -163,6 +178,10 @@ class Interrupter:
 
 class UnconnectedLink:
     was_idle = False
+
+    def has_ended(self) -> bool:
+        """Asked only on a slow machine, where the link was idle for a moment."""
+        return False
 
     def disconnect(self) -> None:
         """There is nothing to close."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from redis.crc import key_slot
 
-from windlass.core import durations, states, unique
+from windlass.core import durations, history, states, unique
 from windlass.core.states import Event, State
 from windlass.engine import contract
 from windlass.engine.redis import decode, encode, keys, wakeup
@@ -23,7 +23,7 @@ FILES = {
 }
 
 #: These walk the fields of a key in batches, which have no order.
-WALKING = {"check", "repair", "stats"}
+WALKING = {"check", "repair", "stats", "tend"}
 
 
 def test_parts_come_once_and_before_what_needs_them() -> None:
@@ -110,7 +110,14 @@ def test_the_numbers_in_lua_are_those_of_the_contract() -> None:
     stray = {"STRAY_BASE_MS": states.stray_delay_ms(0), "STRAY_CAP_MS": states.stray_delay_ms(99)}
     assert found == {
         "BITE": contract.BITE,
+        "MAX_PASSED_OVER": contract.MAX_PASSED_OVER,
         "CHUNK": contract.BATCH,
+        "MAX_PAIRS": contract.MAX_PAIRS,
+        "WIDTH": history.WIDTH,
+        "MINUTE_MS": history.MINUTE_MS,
+        "HOUR_MS": history.HOUR_MS,
+        "KEEP_MINUTES_MS": history.KEEP_MINUTES_MS,
+        "KEEP_HOURS_MS": history.KEEP_HOURS_MS,
         "MAX_FAILURES": contract.MAX_FAILURES,
         "MIN_RECORD_MS": contract.MIN_RECORD_MS,
         "IDEMPOTENCY_MS": contract.IDEMPOTENCY_MS,

@@ -79,7 +79,7 @@ def test_the_last_member_is_taken_out_of_everything(recording: Recording, name: 
 def test_with_all_its_keys_at_hand_it_has_its_whole_effect(
     pair: Pair, recording: Recording, name: str
 ) -> None:
-    wrong = [words for case in recording.of(name) for words in judge(pair, case)]
+    wrong = [words for case in recording.distinct(name) for words in judge(pair, case)]
     assert wrong == []
 
 

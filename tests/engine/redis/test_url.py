@@ -164,6 +164,44 @@ def test_a_certificate_is_verified(tls_server: tuple[int, Path], open_redis: Ope
         assert time.monotonic() - started < 1.5
 
 
+@pytest.mark.parametrize("content", ["key", "nothing", "cut"])
+def test_a_ca_file_without_a_certificate_is_refused_at_once(
+    tls_server: tuple[int, Path], open_redis: OpenRedis, content: str
+) -> None:
+    port, certificate = tls_server
+    file = certificate.with_name(f"{content}.pem")
+    file.write_text(
+        {
+            "key": certificate.with_suffix(".key").read_text(),
+            "nothing": "",
+            "cut": certificate.read_text()[:300],
+        }[content]
+    )
+    started = time.monotonic()
+    told = (
+        rf"The file {file} of the option ca_file .* has no certificate that can be read \(.+\)\. "
+        "Expected PEM.* the certificate of the server, or of the CA"
+    )
+    with pytest.raises(EngineError, match=told) as caught:
+        open_redis(f"rediss://localhost:{port}?ca_file={file}").stats()
+    assert not isinstance(caught.value, EngineUnavailable)
+    assert time.monotonic() - started < 1.5
+
+
+@pytest.mark.parametrize("database", [0, 2], ids=["no login", "with a login"])
+def test_a_url_without_tls_to_a_port_with_tls(
+    tls_server: tuple[int, Path], open_redis: OpenRedis, database: int
+) -> None:
+    """The first call sets the server up, so the job itself is not sent."""
+    engine = open_redis(f"redis://localhost:{tls_server[0]}/{database}", timeout_ms=300)
+    told = (
+        r"did not answer for 0\.\d s .*; if it speaks TLS on this port, write rediss:// in the url"
+    )
+    with pytest.raises(EngineUnavailable, match=told) as caught:
+        engine.put([new_job()])
+    assert caught.value.unsent
+
+
 def test_jobs_are_handed_off_by_tls(tls_server: tuple[int, Path], open_redis: OpenRedis) -> None:
     """Some of them are larger than one read of the driver."""
     port, certificate = tls_server

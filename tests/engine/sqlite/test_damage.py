@@ -70,6 +70,11 @@ DAMAGE = {
     "unique key of nothing": ("INSERT INTO unique_keys VALUES ('t', 'k', 'ghost')", JOBS),
     "unique key of another": ("INSERT INTO unique_keys VALUES ('t', 'k', 'job-000004')", JOBS),
     "lost unique key": ("DELETE FROM unique_keys", JOBS),
+    "death of nothing": ("INSERT INTO deaths VALUES (999, 1, 1)", JOBS),
+    "group of nothing": (
+        "INSERT INTO dead_groups VALUES (9, 'aa', '', 'q', 't', 2)",
+        JOBS,
+    ),
     "line of nothing": ("INSERT INTO lines VALUES ('a', 0, '', '', -500, 0)", JOBS),
     "line of another job": ("UPDATE lines SET rank = 7, place = 77", JOBS),
     "lost line": ("DELETE FROM lines", 0),
@@ -230,6 +235,8 @@ def test_anything_that_follows_from_records_can_be_repaired(
         "INSERT OR REPLACE INTO unique_keys VALUES ('t', 'x', 'job-000001')",
         "DELETE FROM sessions",
         "UPDATE meta SET sequence = 3",
+        "UPDATE deaths SET at_ms = 1",
+        "UPDATE dead_groups SET jobs = 7",
         "INSERT OR REPLACE INTO payloads VALUES (998, x'00')",
     ]
     vandalise(path, *rng.sample(derived, 6))
@@ -259,6 +266,23 @@ BEFORE_THE_RECORD = (
 )
 
 
+#: What the migration to documents and the audit trail added.
+BEFORE_DOCUMENTS = (
+    "DROP TABLE documents",
+    "DROP TABLE audit",
+    "ALTER TABLE sessions DROP COLUMN command",
+)
+
+#: What the migration to the history added.
+BEFORE_HISTORY = (
+    *(f"DROP TABLE {table}" for table in ("enqueued", "measures", "samples", "reporters")),
+    "ALTER TABLE meta DROP COLUMN sampled_ms",
+)
+
+#: What the migration to groups of dead jobs added.
+BEFORE_GROUPS = ("DROP VIEW dead_jobs", "DROP TABLE dead_groups", "DROP TABLE deaths")
+
+
 def test_an_older_file_gets_an_index_of_lines(path: Path, engine: SQLiteEngine) -> None:
     engine.change_queue("aged", QueueChange(ageing_ms=60_000))
     engine.change_queue("once", QueueChange(ageing_ms=1_000))
@@ -274,6 +298,9 @@ def test_an_older_file_gets_an_index_of_lines(path: Path, engine: SQLiteEngine) 
         *BEFORE_THE_RECORD,
         "DROP TABLE lines",
         "ALTER TABLE jobs DROP COLUMN held_because",
+        *BEFORE_DOCUMENTS,
+        *BEFORE_HISTORY,
+        *BEFORE_GROUPS,
         "PRAGMA user_version = 7",
     )
     assert engine.check() == []

@@ -102,7 +102,7 @@ def test_room(free: int, grade: Grade) -> None:
 def test_a_log_that_grows(
     engine: SQLiteEngine, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "LONG_LOG", 200_000)
+    monkeypatch.setattr(doctor, "LONG_LOG", 300_000)
     engine.put([new_job()])
     assert found(engine)["log"].grade is Grade.OK
     reader = apsw.Connection(str(path))

@@ -14,7 +14,15 @@ FOLDER = PROJECT / "src" / "windlass" / "engine" / "sqlite" / "sql"
 STATEMENTS = sorted(SQL)
 #: Statements that read a whole small table, or a whole partial index that is almost always empty.
 WHOLE = {
+    "count_pairs",
     "list_counters",
+    "list_first_counters",  # to its limit
+    "list_enqueued",
+    "list_growth",
+    "list_unused_pairs",
+    "note_growth",
+    "note_sample",
+    "sampled_minute",
     "forget_empty_counters",
     "list_totals",
     "read_meta",
@@ -60,6 +68,7 @@ def test_no_statement_scans(connection: apsw.Connection, name: str) -> None:
         *("list_ready", "load_due", "list_kept_too_long", "next_line", "next_suspect_line"),
         *("list_lines", "list_ready_after", "next_group", "next_ready_line", "line_heads"),
         *("find_running", "find_ready", "find_suspect", "find_parked", "find_due", "find_ended"),
+        *("find_deaths", "largest_dead_groups"),
     ],
 )
 def test_no_statement_on_a_hot_path_sorts(connection: apsw.Connection, name: str) -> None:

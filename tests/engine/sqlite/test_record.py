@@ -84,7 +84,7 @@ def test_an_end_is_recognised_by_token_and_event(engine: SQLiteEngine) -> None:
     other_event = Released(id="job-000000", token="n", started=True)
     assert engine.finish([end]) == [Verdict.OK]
     assert engine.finish([end, other_token, other_event]) == [
-        Verdict.OK,
+        Verdict.REPEATED,
         Verdict.STALE,
         Verdict.STALE,
     ]

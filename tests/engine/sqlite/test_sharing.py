@@ -277,11 +277,11 @@ def test_nothing_of_sqlite_lives_through_a_fork(path: Path, open_engine: OpenEng
     thread = threading.Thread(target=read)
     thread.start()
     try:
-        inherited = [has_open_connection_after_fork(engines) for _ in range(20)]
+        inherited = [has_open_connection_after_fork(engines) for _ in range(8)]
     finally:
         stop.set()
         thread.join()
-    assert inherited == [False] * 20
+    assert inherited == [False] * 8
 
 
 def has_open_connection_after_fork(engines: list[SQLiteEngine]) -> bool:
@@ -411,6 +411,40 @@ def test_a_worker_that_starts_to_wait_removes_the_sockets_of_killed_ones(
     assert busy.name not in names
     assert len(names) == 4, "the living are left alone"
     assert sum(name.endswith(".plan") for name in names) == 2
+
+
+def test_a_worker_has_a_bounded_number_of_sockets(path: Path, engine: SQLiteEngine) -> None:
+    """Remote workers may have any number of plans; each further one takes the place of another."""
+    plans = [Plan(tasks=(f"task-{number}",)) for number in range(120)]
+    for plan in plans:
+        engine.wait([Waiter("worker", plan)], timeout_ms=0)
+    folder = path.with_name("jobs.db.wake")
+    assert len(list(folder.glob("*.busy"))) + len(list(folder.glob("*.idle"))) == 100
+    assert len(list(folder.glob("*.plan"))) == 100
+    waiters = [Waiter(f"worker-{number}", plan) for number, plan in enumerate(plans)]
+    engine.wait(waiters, timeout_ms=0)
+    assert len(list(folder.glob("*.idle"))) == 100
+    engine.put([new_job(task="task-119")])
+    assert [woken.session for woken in engine.wait(waiters, timeout_ms=2_000)] == ["worker-119"]
+
+
+def test_a_wake_up_for_very_many_tasks_fits_into_a_datagram(open_engine: OpenEngine) -> None:
+    waiting, putting = open_engine(), open_engine()
+    names = [f"{'task-' * 20}{number:03}" for number in range(100)]
+    waiters = [Waiter("worker", Plan(tasks=tuple(names)))]
+    numbers = count()
+
+    def is_woken_soon() -> bool:
+        waiting.wait(waiters, timeout_ms=0)
+        putting.put([new_job(next(numbers), task=name) for name in names])
+        started = time.monotonic()
+        woken = waiting.wait(waiters, timeout_ms=5_000) or waiting.wait(waiters, timeout_ms=5_000)
+        elapsed = time.monotonic() - started
+        assert woken
+        assert len(claim_jobs(putting, "other", f"{next(numbers):06}", Plan(), 100).claims) == 100
+        return elapsed < 0.2
+
+    assert is_once(is_woken_soon)
 
 
 def test_a_path_too_long_for_a_socket_wakes_all_the_same(tmp_path: Path) -> None:

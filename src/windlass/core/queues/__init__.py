@@ -1,1 +1,1 @@
-"""Queues: their settings, the plan of a worker that serves them, and the labels of jobs."""
+"""Queues: their settings, the plan of a worker that serves them, labels of jobs, and their load."""

@@ -43,7 +43,7 @@ def line_of(queue: str, requires: Iterable[str] = ()) -> str:
 
 
 def queue_of(line: str) -> str:
-    return line.partition(_MARK)[0]
+    return line.partition(_MARK)[0] if _MARK in line else line
 
 
 def after_lines(queue: str) -> str:

@@ -52,6 +52,14 @@ def read_tiers(texts: Sequence[str]) -> tuple[Tier, ...]:
     return tiers
 
 
+def queue_names(texts: Sequence[str]) -> tuple[str, ...]:
+    """The queues of tiers, in order. Tiers that cannot be read, of another version, name none."""
+    try:
+        return tuple(queue for tier in read_tiers(texts) for queue in tier.queues)
+    except ValueError:
+        return ()
+
+
 def describe_tiers(texts: Sequence[str]) -> str:
     """The tiers in one line, the first one served first: `critical > default:5, low:1`."""
     tiers = ([queue.strip() for queue in text.split(",")] for text in texts)

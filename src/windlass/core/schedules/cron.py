@@ -367,10 +367,10 @@ def _first_of_day(expression: Expression, zone: ZoneInfo, day: date, after_s: in
     if not expression.days.match(day):
         return None
     start_s = start_of(day)
-    for stretch in local_day(zone, day, repeat=expression.every_hour):
-        time_s = expression.times.first_from(stretch.local_after(after_s) - start_s)
-        if time_s is not None and start_s + time_s < stretch.end_s:
-            return stretch.instant_of(start_s + time_s)
+    for day_part in local_day(zone, day, repeat=expression.every_hour):
+        time_s = expression.times.first_from(day_part.local_after(after_s) - start_s)
+        if time_s is not None and start_s + time_s < day_part.end_s:
+            return day_part.instant_of(start_s + time_s)
     return None
 
 
@@ -378,8 +378,8 @@ def _last_of_day(expression: Expression, zone: ZoneInfo, day: date, until_s: int
     if not expression.days.match(day):
         return None
     start_s = start_of(day)
-    for stretch in reversed(local_day(zone, day, repeat=expression.every_hour)):
-        time_s = expression.times.last_until(stretch.local_until(until_s) - start_s)
-        if time_s is not None and start_s + time_s >= stretch.first_s:
-            return stretch.instant_of(start_s + time_s)
+    for day_part in reversed(local_day(zone, day, repeat=expression.every_hour)):
+        time_s = expression.times.last_until(day_part.local_until(until_s) - start_s)
+        if time_s is not None and start_s + time_s >= day_part.first_s:
+            return day_part.instant_of(start_s + time_s)
     return None

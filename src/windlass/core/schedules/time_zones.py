@@ -1,8 +1,8 @@
 """Time zones: their names, and the instants of a local day.
 
 1. `zone_named` returns a zone by name. For an unknown name the error suggests the nearest name.
-2. `local_day` splits a day into stretches with a constant offset. A day on which the clock is put
-   forward or back has several stretches. They define how skipped and repeated times are treated.
+2. `local_day` splits a day into parts with a constant offset. A day on which the clock is put
+   forward or back has several parts. They define how skipped and repeated times are treated.
 
 Local times are seconds since 1970 on the local clock, and instants are seconds since 1970 in UTC.
 The time zone database is the operating system's.
@@ -30,7 +30,7 @@ _FARTHEST_S: Final = 16 * 3600
 _NOT_ZONES: Final = ("localtime", "posixrules", "posix/", "right/")
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class DayPart(msgspec.Struct, frozen=True):
     """A part of a local day with one UTC offset, from `first_s` up to but not including `end_s`."""
 
     first_s: int
@@ -102,8 +102,8 @@ def offset_s(zone: ZoneInfo, instant_s: int) -> int:
 
 # Cached: callers ask for the same days repeatedly, and a day with a clock change costs a search.
 @lru_cache(maxsize=1024)
-def local_day(zone: ZoneInfo, day: date, *, repeat: bool) -> tuple[Stretch, ...]:
-    """The stretches of a day, in the order of their instants.
+def local_day(zone: ZoneInfo, day: date, *, repeat: bool) -> tuple[DayPart, ...]:
+    """The parts of a day, in the order of their instants.
 
     With `repeat` the day follows the clock: repeated times occur twice and skipped times never.
     Without `repeat` every local time occurs once: a repeated time at its first instant, and a
@@ -113,12 +113,12 @@ def local_day(zone: ZoneInfo, day: date, *, repeat: bool) -> tuple[Stretch, ...]
     end_s = first_s + DAY_S
     instant_s, before_s, after_s = _change_between(zone, first_s - _FARTHEST_S, end_s + _FARTHEST_S)
     stops_s, resumes_s = instant_s + before_s, instant_s + after_s
-    stretches = [Stretch(first_s, min(end_s, stops_s), before_s)]
+    parts = [DayPart(first_s, min(end_s, stops_s), before_s)]
     if not repeat:
-        stretches.append(Stretch(max(first_s, stops_s), min(end_s, resumes_s), after_s, instant_s))
+        parts.append(DayPart(max(first_s, stops_s), min(end_s, resumes_s), after_s, instant_s))
         resumes_s = max(stops_s, resumes_s)
-    stretches.append(Stretch(max(first_s, resumes_s), end_s, after_s))
-    return tuple(stretch for stretch in stretches if stretch.first_s < stretch.end_s)
+    parts.append(DayPart(max(first_s, resumes_s), end_s, after_s))
+    return tuple(part for part in parts if part.first_s < part.end_s)
 
 
 def _change_between(zone: ZoneInfo, low_s: int, high_s: int) -> tuple[int, int, int]:

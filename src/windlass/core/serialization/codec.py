@@ -24,7 +24,7 @@ values are supported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import chain, repeat
 from typing import Any, Final, Literal, get_args
@@ -185,6 +185,28 @@ class CallCodec:
             return ""
         return f"{self._name} has no parameter {unknown[0]!r}, only {', '.join(known) or 'none'}"
 
+    def misfits(self, count: int, keywords: Collection[str]) -> list[tuple[str, str]]:
+        """Every parameter that a call with `count` positional arguments and these keywords misses,
+        passes twice or does not have, each with a message."""
+        return self._signature.misfits(count, keywords)
+
+    def slot_of(self, given: int | str) -> tuple[Slot, str]:
+        """The parameter of one argument of a call that fits, by position or keyword, and the key
+        of the argument within a starred parameter."""
+        signature = self._signature
+        if isinstance(given, str):
+            slot = signature.by_keyword.get(given)
+            return (_slot(signature.extra_keywords), f"[{given!r}]") if slot is None else (slot, "")
+        beyond = given - len(signature.positional)
+        if beyond >= 0:
+            return _slot(signature.extra_positional), f"[{beyond}]"
+        return signature.positional[given], ""
+
+    @property
+    def signature(self) -> Signature:
+        """The parameters that callers pass, and the result."""
+        return self._signature
+
     def encode_result(self, value: object) -> bytes:
         """Encode a return value. Raises `EncodeError` if it cannot be stored."""
         return self._result.encode(value)
@@ -262,6 +284,11 @@ class CallCodec:
 def encode_plain(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
     """Encode a call of a task without its function. Supports only JSON types."""
     return _untyped(name).encode(args, kwargs)
+
+
+def codec_without_code(name: str) -> CallCodec:
+    """The codec of a task that is known by name alone: JSON types, any number of arguments."""
+    return _untyped(name)
 
 
 def decode_json(encoded: bytes) -> Any:

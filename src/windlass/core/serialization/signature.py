@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import cached_property
 from inspect import Parameter
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -31,6 +31,8 @@ OPTIONS: Final = (
     *("queue", "priority", "retry", "timeout", "expires", "result_ttl", "requires", "headers"),
     *("run_after", "idempotency_key"),
 )
+#: At most this many unknown keywords are reported: each is compared with all parameters.
+_MOST_UNKNOWN: Final = 20
 _BY_KEYWORD: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
@@ -59,7 +61,7 @@ class Slot:
             return self._codec.encode(value)
         except ValueRefused as refused:
             advised = refused if self.name else str(refused).replace("; pass ", "; return ")
-            message = f"{self._place(key)}: {advised}"
+            message = f"{self.place(key)}: {advised}"
             raise EncodeError(
                 message, task=self.task, parameter=self.name, path=refused.path
             ) from origin_of(refused.__cause__)
@@ -78,7 +80,7 @@ class Slot:
         try:
             return self._codec.decode(encoded)
         except ValueRefused as refused:
-            message = f"{self._place(key)}: {refused}"
+            message = f"{self.place(key)}: {refused}"
             raise DecodeError(
                 message, task=self.task, parameter=self.name, path=refused.path
             ) from origin_of(refused.__cause__)
@@ -93,19 +95,25 @@ class Slot:
         """Resolve the annotation now, so that an `AnnotationError` is not raised on first use."""
         self._codec  # noqa: B018 - the property does the work, once
 
+    @property
+    def annotation(self) -> Any:
+        """The type that the annotation names. Raises `AnnotationError`."""
+        return resolve(self._annotation, self._function)
+
     @cached_property
     def _codec(self) -> ValueCodec:
         try:
-            annotation = resolve(self._annotation, self._function)
+            annotation = self.annotation
             # Lenient: a task that did its work should not fail for the form of its result.
             kind = ValueCodec if self._wire is JSON else OffsetCodec
             return kind(annotation, lenient=not self.name, wire=self._wire)
         except AnnotationError as error:
             raise AnnotationError(
-                f"{self._place('')}: {error}", task=self.task, parameter=self.name
+                f"{self.place()}: {error}", task=self.task, parameter=self.name
             ) from error
 
-    def _place(self, key: str) -> str:
+    def place(self, key: str = "") -> str:
+        """The parameter or the result, as errors name it."""
         return f"{self.task}({self.name}{key}=...)" if self.name else f"the result of {self.task}"
 
 
@@ -143,7 +151,7 @@ class Signature:
         self.required = [slots[p.name] for p in parameters if _is_required(p)]
         starred = (self.extra_positional, self.extra_keywords)
         self.names = [p.name for p in parameters if slots[p.name] not in starred]
-        self._slots = slots
+        self.parameters = slots  # by name, without stars
         self._positions = {slot.name: index for index, slot in enumerate(self.positional)}
         self._needs = sum(_is_required(p) and p.kind in _POSITIONAL for p in parameters)
         self._takes_plain = all(slot in self.positional for slot in self.required)
@@ -154,7 +162,7 @@ class Signature:
         plain = {}
         for parameter in self._parameters:
             if parameter.default is not Parameter.empty:
-                slot = self._slots[parameter.name]
+                slot = self.parameters[parameter.name]
                 with suppress(EncodeError):
                     plain[parameter.name] = slot.normal(slot.encode(parameter.default))
         return plain
@@ -175,6 +183,27 @@ class Signature:
         # Some versions of Python bind a keyword to a positional-only parameter of that name.
         return f"{self._task}(): the arguments do not fit {self._signature}"
 
+    def misfits(self, count: int, keywords: Collection[str]) -> list[tuple[str, str]]:
+        """Every parameter that such a call misses, passes twice or does not have, each with a
+        message. A mismatch that no parameter stands for has an empty name."""
+        mismatch = self.mismatch(count, keywords)
+        if not mismatch:
+            return []
+        unknown = [] if self.extra_keywords is not None else self._unknown(keywords)
+        found = [
+            (name, f"got an unexpected keyword argument {name!r}{self.advice([name])}")
+            for name in unknown[:_MOST_UNKNOWN]
+        ]
+        if count > len(self.positional) and self.extra_positional is None:
+            found.append(("", "too many positional arguments"))
+        twice = [name for name in keywords if self._is_passed_twice(name, count)]
+        found += [(name, f"multiple values for argument {name!r}") for name in twice]
+        missing = [] if unknown else self._missing(count, keywords)
+        found += [(name, f"missing a required argument: {name!r}") for name in missing]
+        if not found:
+            return [("", mismatch)]
+        return [(name, f"{self._task}(): {text}") for name, text in found]
+
     def advice(self, keywords: Collection[str]) -> str:
         """A hint for an unexpected keyword, or ""."""
         unknown = self._unexpected(keywords)
@@ -185,8 +214,21 @@ class Signature:
         although the misspelt keyword is the cause."""
         if self.extra_keywords is not None:
             return None
+        return next(iter(self._unknown(keywords)), None)
+
+    def _unknown(self, keywords: Collection[str]) -> list[str]:
         known = (self.by_keyword, self._positions)
-        return next((name for name in keywords if all(name not in some for some in known)), None)
+        return [name for name in keywords if all(name not in some for some in known)]
+
+    def _missing(self, count: int, keywords: Collection[str]) -> list[str]:
+        return [slot.name for slot in self.required if not self._is_passed(slot, count, keywords)]
+
+    def _is_passed(self, slot: Slot, count: int, keywords: Collection[str]) -> bool:
+        by_position = self._positions.get(slot.name, count) < count
+        return by_position or (slot.name in keywords and slot.name in self.by_keyword)
+
+    def _is_passed_twice(self, name: str, count: int) -> bool:
+        return name in self.by_keyword and self._positions.get(name, count) < count
 
     def _fits(self, count: int, keywords: Collection[str]) -> bool:
         if count > len(self.positional) and self.extra_positional is None:
@@ -195,13 +237,9 @@ class Signature:
             if name not in self.by_keyword:
                 if self.extra_keywords is None:
                     return False
-            elif self._positions.get(name, count) < count:
+            elif self._is_passed_twice(name, count):
                 return False
-        return all(
-            self._positions.get(slot.name, count) < count
-            or (slot.name in keywords and slot.name in self.by_keyword)
-            for slot in self.required
-        )
+        return all(self._is_passed(slot, count, keywords) for slot in self.required)
 
     def _slot_of(self, slots: dict[str, Slot], kind: inspect._ParameterKind) -> Slot | None:
         return next((slots[p.name] for p in self._parameters if p.kind is kind), None)

@@ -25,6 +25,9 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     queues: Mapping[str, Mapping[State, int]]
     oldest_ready_ms: Mapping[str, int]  # queue -> how long its next job has been ready
     totals: Mapping[str, int]
+    #: Queue (without labels) and task -> how many jobs were enqueued. A pair that was not used for
+    #: a day may start again at 0. Pairs beyond `MAX_PAIRS` count under `core.history.OTHER`.
+    enqueued: Mapping[tuple[str, str], int] = {}
 
 
 class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +82,13 @@ class Finding(msgspec.Struct, frozen=True):
     grade: Grade
     subject: str  # one or two words, the same for every grade
     text: str  # the fact and, unless the grade is ok, how to fix it
+
+
+class EngineSpace(msgspec.Struct, frozen=True):
+    """The memory, or disk, of the place that stores jobs, in bytes."""
+
+    used: int
+    limit: int  # how much can be used in all; 0 if that is not known
 
 
 class Repaired(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,6 +181,9 @@ class AdminVerbs(Protocol):
         """Diagnose the place that stores jobs, for `windlass doctor`: versions, durability, space
         and permissions. Changes and creates nothing. A reason to refuse the first use is returned
         as a problem; only a place that does not answer raises."""
+
+    def space(self) -> EngineSpace:
+        """Read how full the place is that stores jobs. Cheap enough for every few seconds."""
 
     def migrate(self) -> int:
         """Prepare the place for this version; return the format that is stored there. Migrates it,

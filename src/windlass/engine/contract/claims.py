@@ -13,6 +13,8 @@ from windlass.core.queues.labels import may_take, queue_of
 from windlass.core.states import Counters, Reason
 from windlass.engine.contract.jobs import BATCH_BYTES
 
+#: A claim with `Plan.tasks` passes over at most this many jobs of other tasks in each partition.
+MAX_PASSED_OVER: Final = 1_000
 #: The reason why a job is held has at most this many bytes.
 MAX_WHY: Final = 2048
 
@@ -36,11 +38,25 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     suspects: bool = False  # claim only jobs that must run alone; otherwise only the others
     shares: tuple[Share, ...] = ()  # tiers with turns, ascending and not overlapping
     labels: tuple[str, ...] = ()  # labels of this worker, which cannot run jobs that require others
+    #: The only tasks that this worker can run; empty: all. A claim passes over jobs of other tasks,
+    #: which stay in line unchanged. It passes over at most `most_passed_over` jobs, and finds
+    #: nothing behind more: give these tasks a queue or a label of their own.
+    tasks: tuple[str, ...] = ()
     most_bytes: int = BATCH_BYTES  # total payload size of a batch; a single job may have more
 
     def serves(self, line: str) -> bool:
         """Return whether queues and labels allow this worker to claim jobs of a line."""
         return (not self.queues or queue_of(line) in self.queues) and may_take(line, self.labels)
+
+    def runs(self, task: str) -> bool:
+        """Return whether this worker can run jobs of a task."""
+        return not self.tasks or task in self.tasks
+
+    @property
+    def most_passed_over(self) -> int:
+        """The number of jobs of other tasks that a claim may pass over in each partition and each
+        queue of the plan. Equal parts for all queues: no queue hides the jobs of another."""
+        return max(1, MAX_PASSED_OVER // max(1, len(set(self.queues))))
 
     def tiers(self) -> Iterator[tuple[tuple[str, ...], bytes]]:
         """Iterate over the tiers in strict order: the queues of each tier, with their turns."""
@@ -64,6 +80,9 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     counters: Counters
     created_ms: int
     suspect: bool = False
+    #: From when the job took its place in line, or was due, until this claim. A job that returned
+    #: to its old place waits since it took that place first.
+    waited_ms: int = 0
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +146,8 @@ class Buried(Outcome, frozen=True, kw_only=True):
     reason: Reason
     error: bytes
     started: bool = True  # False if the job did not run
+    #: Equal for similar failures: see `core.failures`. At most 64 hexadecimal digits.
+    fingerprint: str = ""
 
     @property
     def size(self) -> int:
@@ -165,7 +186,10 @@ class Progressed(Outcome, frozen=True, kw_only=True):
 
 
 class Verdict(StrEnum):
-    OK = "ok"  # this outcome, or an equal earlier one with the same token, was applied
+    OK = "ok"  # this outcome was applied, now and by no earlier call
+    #: An outcome of the same kind with the same token was applied before: by an earlier call, or by
+    #: an earlier try of this call whose reply the engine has lost. Nothing was changed.
+    REPEATED = "repeated"
     STALE = "stale"  # the token is not current; nothing was changed
 
 
@@ -192,7 +216,8 @@ class ClaimVerbs(Protocol):
         The claim promotes due jobs, takes back lost jobs, then leases up to `limit` jobs to
         `session` under `nonce`. The nonces of a session sort as text in the order of their use. A
         nonce that is not later than all earlier ones leases nothing new: a repeated or late claim
-        returns the jobs of the first call that are still held.
+        returns the jobs of the first call that are still held. It may come through another engine
+        object. A claim that leased nothing does not use up its nonce.
 
         The payloads of a batch have about `plan.most_bytes` in total; the first job is leased at
         any size. A batch that this limit cuts short has `next_in_ms` 0: there is more now.
@@ -201,8 +226,9 @@ class ClaimVerbs(Protocol):
         when it finds no job, and no `put` leases a job under it later."""
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
-        """End or change claims. Each outcome must carry the current token. Instants are capped at
-        `durations.LATEST_MS`."""
+        """End or change claims. Each outcome must carry the current token. Of all calls that end a
+        claim, exactly one changes the job: its verdict is OK, and the verdict of the others is
+        REPEATED or STALE. Instants are capped at `durations.LATEST_MS`."""
 
     def release(self, session: str, nonce: str) -> int:
         """Release, without a charge, every job that `session` holds under `nonce`; return their

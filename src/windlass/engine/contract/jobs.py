@@ -10,6 +10,8 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from windlass.core.durations import LATEST_MS, LATEST_YEAR, MAX_DURATION_MS, describe_ms
+from windlass.core.ids import release_of
+from windlass.core.queues.labels import queue_of
 from windlass.core.states import Counters, Hold, Reason, State
 from windlass.core.unique import OnConflict, Until
 from windlass.errors import EngineError
@@ -173,6 +175,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     unique_key: str | None = None
     #: Why a worker held the job as unroutable, until the next claim or revival.
     held_because: bytes | None = None
+    fingerprint: str = ""  # of a dead job, unless it died without one; pages do not have it
 
     @property
     def revision(self) -> str:
@@ -205,16 +208,36 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
     state: State | None = None
     hold: Hold | None = None  # only ready jobs that are held for this reason
+    suspects: bool = False  # only ready jobs that must run alone and are not held
     queue: str | None = None
     task: str | None = None
     since_ms: int | None = None  # created at this instant or later
     until_ms: int | None = None  # created before this instant
+    fingerprint: str | None = None  # only dead jobs with this fingerprint
+    release: str | None = None  # only dead jobs of this release; see `DeadTally`
 
     def includes_instant(self, created_ms: int) -> bool:
         """Whether a job that was created at this instant may be listed."""
         return (self.since_ms is None or created_ms >= self.since_ms) and (
             self.until_ms is None or created_ms < self.until_ms
         )
+
+
+def is_chosen(record: JobRecord, filter: Filter) -> bool:
+    """Whether a job matches a filter. Its fingerprint must be known if the filter has one."""
+    is_dead = record.state is State.DEAD
+    return (
+        filter.includes_instant(record.created_ms)
+        and filter.state in (None, record.state)
+        and filter.hold in (None, record.hold)
+        and filter.task in (None, record.task)
+        and filter.queue in (None, queue_of(record.queue))
+        and (filter.fingerprint is None or (is_dead and filter.fingerprint == record.fingerprint))
+        and (
+            filter.release is None
+            or (is_dead and filter.release == (release_of(record.session) or ""))
+        )
+    )
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -320,6 +343,9 @@ class JobVerbs(Protocol):
         3. scheduled and retrying jobs, the soonest first
         4. dead, then cancelled, then succeeded jobs: first the one that the purge visits last. That
            is the latest end among jobs of one state that are kept for the same time
+
+        With a fingerprint, only the dead jobs that have it are read, the latest death first, by
+        their own index: a page reads its jobs, and some records for each group of them.
 
         `pages.JobIndex` lists the indexes of this order; with a state, only its own are read. Jobs
         of several partitions are merged. A job that does not change between two pages is listed

@@ -15,7 +15,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from windlass.core.states import State
 from windlass.engine.contract.jobs import MIN_RECORD_MS, Filter
-from windlass.errors import EngineError
+from windlass.errors import InvalidCursor
 
 Item = TypeVar("Item")
 
@@ -25,7 +25,8 @@ SCAN_BUDGET: Final = 10_000
 
 
 class JobIndex(StrEnum):
-    """The indexes of jobs. Every job is in one of them; `find` reads them in this order."""
+    """The indexes of jobs, in the order in which `find` reads them. Every job is in one of them;
+    dead jobs are in `GROUPED` too, which only a filter with a fingerprint reads."""
 
     RUNNING = "running"  # by session, then by claim
     READY = "ready"  # line by line, each in the order in which its jobs start
@@ -35,6 +36,7 @@ class JobIndex(StrEnum):
     DEAD = "dead"  # ended jobs: the one that the purge visits last comes first
     CANCELLED = "cancelled"
     SUCCEEDED = "succeeded"
+    GROUPED = "grouped"  # dead jobs with one fingerprint, the latest death first
 
 
 _STATES: Final = {
@@ -46,6 +48,7 @@ _STATES: Final = {
     JobIndex.DEAD: (State.DEAD,),
     JobIndex.CANCELLED: (State.CANCELLED,),
     JobIndex.SUCCEEDED: (State.SUCCEEDED,),
+    JobIndex.GROUPED: (State.DEAD,),
 }
 #: URL-safe base64. The module `base64` takes longer to import than it saves here.
 _TO_URL: Final = bytes.maketrans(b"+/", b"-_")
@@ -60,7 +63,10 @@ def indexes_for(filter: Filter) -> list[JobIndex]:
         index
         for index, states in _STATES.items()
         if (filter.state is None or filter.state in states)
+        and (index is JobIndex.GROUPED) == (filter.fingerprint is not None)
+        and (filter.release is None or State.DEAD in states)
         and (filter.hold is None or index is JobIndex.PARKED)
+        and (not filter.suspects or index is JobIndex.SUSPECT)
     ]
 
 
@@ -90,17 +96,19 @@ def read_cursor(cursor: str | None, indexes: Sequence[JobIndex]) -> tuple[int, b
     beginning."""
     if cursor is None:
         return 0, b""
-    index, _, position = cursor.partition(".")
+    index, dot, position = cursor.partition(".")
+    if not dot:
+        raise bad_cursor(cursor)
     try:
         padded = position + "=" * (-len(position) % 4)
         packed = padded.encode("ascii").translate(_FROM_URL)
-        return indexes.index(JobIndex(index)), binascii.a2b_base64(packed)
+        return indexes.index(JobIndex(index)), binascii.a2b_base64(packed, strict_mode=True)
     except (ValueError, binascii.Error):
         raise bad_cursor(cursor) from None
 
 
-def bad_cursor(cursor: str) -> EngineError:
-    return EngineError(
+def bad_cursor(cursor: str) -> InvalidCursor:
+    return InvalidCursor(
         f"Expected the cursor of a page of jobs with the same filter, found {cursor!r}. Use the "
         "cursor as the page before returned it, or begin without one."
     )

@@ -16,7 +16,11 @@ from typing import Protocol
 import msgspec
 
 from windlass.engine.contract.admin import AdminVerbs
+from windlass.engine.contract.audit import AuditVerbs
 from windlass.engine.contract.claims import ClaimVerbs
+from windlass.engine.contract.dead_groups import DeadGroupVerbs
+from windlass.engine.contract.documents import DocumentVerbs
+from windlass.engine.contract.history import HistoryVerbs
 from windlass.engine.contract.jobs import IDEMPOTENCY_MS, JobVerbs
 from windlass.engine.contract.schedules import ScheduleVerbs
 from windlass.engine.contract.sessions import SessionVerbs
@@ -34,6 +38,10 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     #: The most concurrent calls to one server, each on its own connection. The first engine object
     #: for a server decides for all engine objects that share its pool.
     most_calls: int = 3
+    #: No other engine object claims for the sessions of this one, as in the child of a worker, and
+    #: every claim has a new nonce, unless it is repeated. Then claims over several partitions take
+    #: fewer calls. Otherwise any engine object may repeat a claim of another.
+    owns_sessions: bool = False
 
 
 class Capability(StrEnum):
@@ -45,7 +53,18 @@ class Capability(StrEnum):
     DURABLE = "durable"  # stored jobs survive the end of the process
 
 
-class Engine(JobVerbs, ClaimVerbs, SessionVerbs, ScheduleVerbs, AdminVerbs, Protocol):
+class Engine(
+    JobVerbs,
+    ClaimVerbs,
+    SessionVerbs,
+    DeadGroupVerbs,
+    ScheduleVerbs,
+    DocumentVerbs,
+    AuditVerbs,
+    HistoryVerbs,
+    AdminVerbs,
+    Protocol,
+):
     """The storage of jobs. A failing operation raises `EngineUnavailable`; its effect is unknown
     and the caller repeats the same call, which is harmless. After a broken connection an engine may
     repeat a call by itself and returns the result of the repeat, which differs for some operations:
@@ -61,5 +80,5 @@ class Engine(JobVerbs, ClaimVerbs, SessionVerbs, ScheduleVerbs, AdminVerbs, Prot
     @property
     def capabilities(self) -> frozenset[Capability]: ...
 
-    #: Milliseconds added to the engine's clock, so that tests can move time; otherwise 0.
+    #: Milliseconds added to the engine's clock, so that tests and the demo can move time; else 0.
     clock_offset_ms: int

@@ -12,15 +12,36 @@ from windlass.engine.contract import Repaired
 
 #: Steps of a check: every job, then every index, then schedules.
 _CHECKS: Final = (
-    *("job", "ready", "due", "parked", "held", "asked", "keep", "cancelled", "dead", "unique"),
-    *("lease", "body", "schedule_names", "schedule_due", "lines", "ready_lines"),
+    *("job", "ready", "due", "parked", "held", "asked", "keep", "cancelled", "dead", "deaths"),
+    *(
+        "dead_groups",
+        "listed_groups",
+        "unique",
+        "lease",
+        "body",
+        "schedule_names",
+        "schedule_due",
+        "lines",
+        "ready_lines",
+    ),
 )
 #: Steps of a repair. Records come first: each index gains the entries that records call for. Then
 #: each index loses entries without a record. The counters are recounted last.
 _REPAIRS: Final = (
     *("sentinels", "job", "ready", "due", "parked", "held", "asked", "keep", "cancelled", "dead"),
-    *("unique", "lines", "ready_lines", "body", "keys", "key_expiry", "lease"),
-    *("schedule", "schedule_names", "schedule_due", "settings", "counts"),
+    *(
+        "deaths",
+        "dead_groups",
+        "listed_groups",
+        "unique",
+        "lines",
+        "ready_lines",
+        "body",
+        "keys",
+        "key_expiry",
+        "lease",
+    ),
+    *("schedule", "schedule_names", "schedule_due", "settings", "pairs", "counts"),
 )
 _BEGIN: Final = "0"
 

@@ -1,13 +1,17 @@
 """Claims over several partitions: send outcomes to the partitions of their jobs, then ask the
 partitions in turn until the batch is full.
 
-A session stays with a partition that fills its batches, so that a busy worker needs one round trip
-per turn. It moves on after some turns, because other partitions may have more urgent jobs.
+A repeated claim must lease nothing new, in no partition: it asks all of them for the jobs that are
+held under its nonce. How a repeat is recognised depends on `EngineOptions.owns_sessions`:
 
-A repeated claim must not start at another partition: a partition that does not know the nonce would
-lease again. So this module remembers the nonce of each session's latest claim, and a repeat asks
-every partition for the jobs held under it, and for nothing new. That is enough because a session
-belongs to one engine object, in its child process: no other engine object repeats its claims.
+- An engine object that owns its sessions, as in the child of a worker, remembers the nonce of each
+  session's latest claim. A session stays with a partition that fills its batches, so that a busy
+  worker needs one round trip per turn. It moves on after some turns, because other partitions may
+  have more urgent jobs.
+- Otherwise another engine object may have made the same claim, and memory says nothing. So a claim
+  first asks all partitions whether they know its nonce. The nonce also decides the order in which
+  the partitions are then asked to lease: two engine objects that make the same claim at the same
+  time find the same jobs, unless jobs come in between.
 
 A batch has a byte budget. The rest that one partition leaves goes to the next one. When nothing is
 left, no other partition is asked, and the batch reports that there is more.
@@ -44,7 +48,9 @@ _MOST_TRAILS: Final = 1000
 #: The number of turns after which a session moves on to the next partition.
 _MOST_STAYS: Final = 20
 _HELD_ONLY: Final = -1
-_ACCEPTED, _REFUSED = b"10"
+_ACCEPTED: Final = b"1"
+_VERDICTS: Final = dict(zip(b"012", (Verdict.STALE, Verdict.OK, Verdict.REPEATED), strict=True))
+_GONE, _REPEATED = 1, 2
 _NO_CLAIM: Final = None
 
 _rank_and_place: Final = itemgetter(0, 1)
@@ -52,7 +58,8 @@ _ages: Final = msgspec.msgpack.Decoder(dict[str, int])
 
 
 class _Trail:
-    """The partition that last served a session, and the nonce of the session's latest claim."""
+    """The partition that last served a session of this engine object, and the nonce of the
+    session's latest claim."""
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
@@ -68,7 +75,10 @@ class Claimer:
         partitions: Partitions,
         make_call: Callable[[int, str, Sequence[bytes]], RedisCall],
         run: Callable[[Sequence[RedisCall]], list[Reply]],
+        *,
+        owns_sessions: bool,
     ) -> None:
+        self._owns_sessions = owns_sessions
         self._partitions = partitions
         self._make_call = make_call
         self._run = run
@@ -108,17 +118,31 @@ class Claimer:
     def _ask_several(
         self, turn: _Replies, ask: _CallMaker, session: str, nonce: str, limit: int
     ) -> None:
+        if not self._owns_sessions:
+            numbers = self._partitions.from_on(self._partitions.of_claim(session, nonce))
+            if len(turn.plan.queues) > 1:
+                self._ask_by_plan(turn, ask, numbers, session, limit)
+            else:
+                self._ask_known(turn, ask, numbers, session, limit)
+            return
         trail = self._trail(session)
         is_repeat = nonce <= trail.nonce
         trail.nonce = max(nonce, trail.nonce)
         if is_repeat:
-            self._collect(
-                turn, [ask(number, _HELD_ONLY) for number in range(self._partitions.number)]
-            )
+            self._ask_held(turn, ask, with_outcomes=True)
         elif len(turn.plan.queues) > 1:
-            self._ask_by_plan(turn, ask, trail, session, limit)
+            numbers = self._partitions.from_on(trail.partition)
+            trail.partition = numbers[1]
+            self._ask_by_plan(turn, ask, numbers, session, limit)
         else:
             self._ask_in_turn(turn, ask, trail, limit)
+
+    def _ask_held(self, turn: _Replies, ask: _CallMaker, *, with_outcomes: bool = False) -> None:
+        """Collect the jobs that are held under the nonce. No partition leases a job under it from
+        now on, even if another engine object is still busy with the same claim."""
+        numbers = range(self._partitions.number)
+        held = [ask(number, _HELD_ONLY, with_outcomes=with_outcomes) for number in numbers]
+        self._collect(turn, held)
 
     def _ask_in_turn(self, turn: _Replies, ask: _CallMaker, trail: _Trail, limit: int) -> None:
         first, *others = self._partitions.from_on(trail.partition)
@@ -126,6 +150,18 @@ class Claimer:
             self._finishing(turn, *group) for group in ask.groups.items() if group[0] != first
         ]
         self._collect(turn, [*elsewhere, ask(first, limit)])
+        last = self._ask_others(turn, ask, others, limit)
+        if last is not None:
+            trail.partition, trail.stays = last, 0
+        trail.stays += 1
+        if trail.stays >= _MOST_STAYS:
+            trail.partition, trail.stays = (trail.partition + 1) % self._partitions.number, 0
+
+    def _ask_others(
+        self, turn: _Replies, ask: _CallMaker, others: Sequence[int], limit: int
+    ) -> int | None:
+        """Ask partitions in turn until the batch is full; return the last one that had jobs."""
+        last = None
         for partition in others:
             if turn.is_gone or (limit and len(turn.claims) >= limit):
                 break
@@ -135,18 +171,60 @@ class Claimer:
                 break
             self._collect(turn, [ask(partition, limit - before, left, with_outcomes=False)])
             if len(turn.claims) > before:
-                trail.partition, trail.stays = partition, 0
-        trail.stays += 1
-        if trail.stays >= _MOST_STAYS:
-            trail.partition, trail.stays = (trail.partition + 1) % self._partitions.number, 0
+                last = partition
+        return last
+
+    def _ask_known(
+        self,
+        turn: _Replies,
+        ask: _CallMaker,
+        numbers: Sequence[int],
+        session: str,
+        limit: int,
+    ) -> None:
+        """Ask all partitions whether they know the nonce. If none does, ask them to lease."""
+        names = [session.encode(), turn.nonce.encode()]
+        self._prepare(turn, ask, numbers, "nonce", names)
+        if turn.is_gone:
+            return
+        if turn.is_repeat:
+            self._ask_held(turn, ask)
+        else:
+            self._ask_others(turn, ask, numbers, limit)
 
     def _ask_by_plan(
-        self, turn: _Replies, ask: _CallMaker, trail: _Trail, session: str, limit: int
+        self,
+        turn: _Replies,
+        ask: _CallMaker,
+        numbers: Sequence[int],
+        session: str,
+        limit: int,
     ) -> None:
-        numbers = self._partitions.from_on(trail.partition)
-        trail.partition = numbers[1]
-        packed = [session.encode(), b"%d" % limit, *encode.of_plan(turn.plan)]
-        prepare = [self._make_call(number, "prepare", packed) for number in numbers]
+        """Ask all partitions what they have and whether they know the nonce, then for their part of
+        the batch."""
+        names = [session.encode(), turn.nonce.encode()]
+        packed = [*names, b"%d" % limit, *encode.of_plan(turn.plan)]
+        waiting = self._prepare(turn, ask, numbers, "prepare", packed)
+        if turn.is_gone:
+            return
+        if turn.is_repeat:
+            self._ask_held(turn, ask)
+        else:
+            divided = zip(numbers, divide(turn.plan, waiting, limit), strict=True)
+            parts = [(number, part) for number, part in divided if part]
+            most_bytes = turn.plan.most_bytes // max(1, len(parts))
+            self._collect(turn, [ask.part(number, part, most_bytes) for number, part in parts])
+
+    def _prepare(
+        self,
+        turn: _Replies,
+        ask: _CallMaker,
+        numbers: Sequence[int],
+        script: str,
+        packed: Sequence[bytes],
+    ) -> list[Sequence[int]]:
+        """End claims, and call a script in all partitions; return the rest of each reply."""
+        prepare = [self._make_call(number, script, packed) for number in numbers]
         ends = [self._finishing(turn, *group) for group in ask.groups.items()]
         replies = self._run([*(call for call, _ in ends), *prepare])
         for (_, positions), reply in zip(ends, replies, strict=False):
@@ -155,11 +233,7 @@ class Claimer:
         for reply in replies[len(ends) :]:
             turn.add((), reply[:5])
             waiting.append(reply[5:])
-        if not turn.is_gone:
-            divided = zip(numbers, divide(turn.plan, waiting, limit), strict=True)
-            parts = [(number, part) for number, part in divided if part]
-            most_bytes = turn.plan.most_bytes // max(1, len(parts))
-            self._collect(turn, [ask.part(number, part, most_bytes) for number, part in parts])
+        return waiting
 
     def _finishing(
         self, turn: _Replies, partition: int, positions: Sequence[int]
@@ -280,29 +354,27 @@ class _Replies:
         self.plan = plan
         self.claims: list[tuple[int, int, Claim]] = []  # rank, place in line, claim
         self.is_gone = False
-        self._nonce = nonce
+        self.is_repeat = False  # a partition knew the nonce
+        self.nonce = nonce
         self.verdicts = [Verdict.STALE] * len(outcomes)
         self._suspects = False
         self._next_in_ms: int | None = None
 
     def add(self, positions: Sequence[int], reply: Sequence[Any]) -> None:
         verdicts, gone, next_in_ms, suspects, packed_ages, *claims = reply
-        if len(positions) == len(self.verdicts) and _REFUSED not in verdicts:
+        if len(positions) == len(self.verdicts) == verdicts.count(_ACCEPTED):
             self.verdicts = [Verdict.OK] * len(verdicts)
         else:
             for position, verdict in zip(positions, verdicts, strict=True):
-                if verdict == _ACCEPTED:
-                    self.verdicts[position] = Verdict.OK
-        self.is_gone |= bool(gone)
+                self.verdicts[position] = _VERDICTS[verdict]
+        if gone:
+            self.is_gone |= gone == _GONE
+            self.is_repeat |= gone == _REPEATED
         self._suspects |= bool(suspects)
         if next_in_ms >= 0:
             known = self._next_in_ms
             self._next_in_ms = next_in_ms if known is None else min(known, next_in_ms)
-        nonce, to_claim = self._nonce, decode.to_claim
-        self.claims += [
-            to_claim(job_id.decode(), packed, body, nonce)
-            for job_id, packed, body in zip(claims[::3], claims[1::3], claims[2::3], strict=True)
-        ]
+        self.claims += decode.to_claims(claims, self.nonce)
         if packed_ages and claims:
             self._level(_ages.decode(packed_ages), len(claims) // 3)
 

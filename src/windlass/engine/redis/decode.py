@@ -50,6 +50,7 @@ class Record(msgspec.Struct, kw_only=True):
     token: str = ""
     call: bytes | None = None  # None if it is stored apart
     result: bytes | None = None  # None if there is none, or it is stored apart
+    fingerprint: str = ""
 
     @property
     def counters(self) -> Counters:
@@ -79,7 +80,9 @@ _ONCE: Final = Counters(1, 1, 0, 0, 0, 0, 0)
 #: The head of a record, and the groups of its tail, as in `lib/layout.lua`. A six-byte number is
 #: read as two and four bytes.
 _HEAD: Final = struct.Struct(">HHIHIbHH")
+_SIZES_AT: Final = _HEAD.size - 4  # the sizes of queue and task, at the end of the head
 _RUN: Final = struct.Struct(">IIhIBBhIHHBH")
+_STARTED: Final = struct.Struct(">8xhI")  # started_ms, after attempt and starts
 _PLACES: Final = struct.Struct(">HIhII")
 _BUDGETS: Final = struct.Struct(">6I")
 _MARKS: Final = struct.Struct(">4B")
@@ -88,6 +91,7 @@ _INSTANT: Final = struct.Struct(">hI")
 _SIZE: Final = struct.Struct(">H")
 _EXPIRES, _UNIQUE, _APART = 1, 2, 4
 _HAS_RUN, _HAS_DUE, _HAS_PLACE, _HAS_BUDGETS, _HAS_MARKS, _HAS_RESULT = 16, 32, 64, 128, 256, 512
+_HAS_DEATH: Final = 1024
 _TAIL: Final = 16  # records with a lower number of flags have no tail
 _RESULT_APART: Final = 0xFFFF
 #: Codes of states, holds and events: their positions in these lists, from 1 on.
@@ -166,6 +170,9 @@ def _read_tail(record: Record, flags: int, packed: bytes, at: int) -> None:
         record.result_ms = high << 32 | low
         at += _RESULT.size
         record.result = None if size == _RESULT_APART else packed[at : at + size]
+        at += len(record.result or b"")
+    if flags & _HAS_DEATH:
+        record.fingerprint = packed[at + 1 : at + 1 + packed[at]].decode()
     if not flags & _HAS_RUN and record.hold is Hold.NONE and record.due_ms >= 0:
         record.state = State.SCHEDULED
         if not flags & _HAS_PLACE:
@@ -198,28 +205,50 @@ def _read_instant(packed: bytes, at: int) -> tuple[int, int]:
     return high << 32 | low, at + _INSTANT.size
 
 
-def to_claim(job_id: str, packed: bytes, body: bytes, token: str) -> tuple[int, int, Claim]:
-    """Decode a claimed job into rank, place in line and claim. A call that was stored apart is
-    `body`. A job that was claimed once, the usual case, is decoded here, because this runs for
-    every job."""
-    flags, row_high, row_low, created_high, created_low, priority, queue_size, task_size = (
-        _HEAD.unpack_from(packed)
-    )
-    if flags != _HAS_RUN:
-        return _to_other_claim(job_id, decode(packed), body, token)
-    task_at = _HEAD.size + queue_size
-    call_at = task_at + task_size
-    claim = Claim(
-        id=job_id,
-        token=token,
-        task=packed[task_at:call_at].decode(),
-        queue=packed[_HEAD.size : task_at].decode(),
-        priority=priority,
-        payload=packed[call_at : -int.from_bytes(packed[-2:])],
-        counters=_ONCE,
-        created_ms=created_high << 32 | created_low,
-    )
-    return -priority, row_high << 32 | row_low, claim
+def to_claims(jobs: Sequence[bytes], token: str) -> list[tuple[int, int, Claim]]:
+    """Decode jobs that were claimed together into rank, place in line and claim. Each job has an
+    id, a record, and the body of a call that was stored apart. Jobs that were claimed once, the
+    usual case, are decoded here, because this runs for every job. They have in common when they
+    were claimed, and most of them their queue and task."""
+    claims: list[tuple[int, int, Claim]] = []
+    if not jobs:
+        return claims
+    started_ms = _started_ms(jobs[1])
+    unpack_head, names_at, from_bytes = _HEAD.unpack_from, _HEAD.size, int.from_bytes
+    known: dict[bytes, tuple[str, str]] = {}  # sizes and texts -> queue and task
+    for job_id, packed, body in zip(jobs[::3], jobs[1::3], jobs[2::3], strict=True):
+        flags, row_high, row_low, created_high, created_low, priority, queue_size, task_size = (
+            unpack_head(packed)
+        )
+        if flags != _HAS_RUN:
+            claims.append(_to_other_claim(job_id.decode(), decode(packed), body, token))
+            continue
+        call_at = names_at + queue_size + task_size
+        names = packed[_SIZES_AT:call_at]
+        if names not in known:
+            task_at = names_at + queue_size
+            known[names] = (packed[names_at:task_at].decode(), packed[task_at:call_at].decode())
+        queue, task = known[names]
+        created_ms = created_high << 32 | created_low
+        claim = Claim(
+            id=job_id.decode(),
+            token=token,
+            task=task,
+            queue=queue,
+            priority=priority,
+            payload=packed[call_at : -from_bytes(packed[-2:])],
+            counters=_ONCE,
+            created_ms=created_ms,
+            waited_ms=started_ms - created_ms if started_ms > created_ms else 0,
+        )
+        claims.append((-priority, row_high << 32 | row_low, claim))
+    return claims
+
+
+def _started_ms(packed: bytes) -> int:
+    """When the job of a record was claimed."""
+    high, low = _STARTED.unpack_from(packed, -int.from_bytes(packed[-2:]))
+    return int(high << 32 | low)
 
 
 def _to_other_claim(job_id: str, record: Record, body: bytes, token: str) -> tuple[int, int, Claim]:
@@ -233,6 +262,7 @@ def _to_other_claim(job_id: str, record: Record, body: bytes, token: str) -> tup
         counters=record.counters,
         created_ms=record.created_ms,
         suspect=record.suspect == 1,
+        waited_ms=max(0, record.started_ms - record.ready_ms),
     )
     return record.age - record.priority, record.place, claim
 
@@ -250,6 +280,7 @@ def to_whole_record(job_id: str, parts: Sequence[bytes | None], now_ms: int) -> 
         progress=progress,
         result=_result_of(record, result, now_ms),
         failures=tuple([_to_failure(entry) for entry in history if entry is not None]),
+        fingerprint=record.fingerprint,
     )
 
 
@@ -320,8 +351,8 @@ def to_handed(handed: bytes, nonce: str) -> Batch | None:
     body_at = record_at + record_size
     if not nonce or handed[nonce_at:id_at] != nonce.encode():
         return None
-    job_id, record = handed[id_at:record_at].decode(), handed[record_at:body_at]
-    _, _, claim = to_claim(job_id, record, handed[body_at:], nonce)
+    job_id, record = handed[id_at:record_at], handed[record_at:body_at]
+    [(_, _, claim)] = to_claims((job_id, record, handed[body_at:]), nonce)
     return Batch(claims=(claim,))
 
 

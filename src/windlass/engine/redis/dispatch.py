@@ -105,7 +105,11 @@ class Caller:
     def _run(self, calls: Sequence[RedisCall]) -> list[Reply]:
         deadline = time.monotonic() + self._server.timeout_s
         if not self._is_fit or self._server.has_forgotten:
-            self._open(deadline)
+            try:
+                self._open(deadline)
+            except EngineUnavailable as error:
+                error.unsent = True  # the commands of the setup were sent, but none of the calls
+                raise
         return self._server.run(calls, deadline) if calls else []
 
     def _ask(self, partition: int, name: str, packed: Sequence[bytes]) -> Reply:

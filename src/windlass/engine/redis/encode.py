@@ -1,7 +1,8 @@
 """Encode values of the contract as the flat arguments of a script.
 
 Fields that Lua reads are sent as one MessagePack head per item. Bodies, results and errors are
-separate, unencoded arguments.
+separate, unencoded arguments. `size_of_...` says how many bytes an item has, for calls of bounded
+size.
 """
 
 from __future__ import annotations
@@ -15,14 +16,19 @@ from typing import Final
 
 import msgspec
 
+from windlass.core.queues.labels import queue_of
 from windlass.core.states import Event
 from windlass.engine.contract import (
     IDEMPOTENCY_MS,
+    MAX_AUDIT,
+    MAX_DOCUMENTS,
     MAX_WHY,
     SWEEP_BYTES,
     WATCH_MS,
+    AuditEntry,
     Beat,
     Buried,
+    DocumentChange,
     JobChange,
     NewJob,
     Outcome,
@@ -37,6 +43,7 @@ from windlass.engine.contract import (
     Succeeded,
     UniqueKey,
     Unroutable,
+    check_fingerprint,
 )
 from windlass.engine.contract.jobs import check_times
 from windlass.errors import EngineError
@@ -76,22 +83,24 @@ def of_plain_jobs(jobs: Sequence[NewJob]) -> list[bytes]:
     """Encode plain jobs, by runs of jobs with the same queue, task and priority."""
     arguments: list[bytes] = []
     for kind, run in groupby(jobs, _kind_of):
-        queue, rank, front = _of_kind(*kind)
+        queue, rank, counter, front = _of_kind(*kind)
         of_run = list(run)
-        arguments += (queue, rank, b"%d" % len(of_run))
+        arguments += (queue, rank, b"%d" % len(of_run), counter)
         for job in of_run:
             arguments += (job.id.encode(), front + job.payload)
     return arguments
 
 
 @lru_cache(maxsize=1024)
-def _of_kind(queue: str, task: str, priority: int) -> tuple[bytes, bytes, bytes]:
-    """Encode what all plain jobs of a task in a queue have in common: the queue, the rank, and
-    their records from the priority to the call, as in `lib/layout.lua`."""
+def _of_kind(queue: str, task: str, priority: int) -> tuple[bytes, bytes, bytes, bytes]:
+    """Encode what all plain jobs of a task in a queue have in common: the queue, the rank, the
+    counter of the queue and task, and their records from the priority to the call, as in
+    `lib/layout.lua`."""
     check_name("queue", queue)
     words = queue.encode(), task.encode()
     front = _FRONT.pack(priority, *map(len, words)) + b"".join(words)
-    return words[0], b"%d" % (_RANK - priority), front
+    counter = b"e:%b\0%b" % (queue_of(queue).encode(), words[1])
+    return words[0], b"%d" % (_RANK - priority), counter, front
 
 
 def of_jobs(jobs: Sequence[NewJob], idempotency_ms: int = IDEMPOTENCY_MS) -> list[bytes]:
@@ -162,8 +171,9 @@ def _details(outcome: Outcome) -> tuple[tuple[Event, object, object], bytes]:
     match outcome:
         case Retried(delay_ms=delay_ms, error=error):
             return (Event.RETRY, delay_ms, False), error
-        case Buried(reason=reason, error=error, started=started):
-            return (Event.BURY, reason, started), error
+        case Buried(reason=reason, error=error, started=started, fingerprint=fingerprint):
+            check_fingerprint(fingerprint)
+            return (Event.BURY, f"{reason} {fingerprint}", started), error
         case Released(started=started, alone=alone):
             return (Event.RELEASE, started, alone), b""
         case Snoozed(delay_ms=delay_ms):
@@ -183,6 +193,8 @@ def of_plan(plan: Plan) -> list[bytes]:
         shares += (b"%d" % share.first, b"%d" % share.number, share.turns)
     numbers = [b"%d" % len(part) for part in (queues, plan.shares, plan.labels)]
     suspects = b"1" if plan.suspects else b"0"
+    if plan.tasks:
+        suspects += _encode(plan.tasks)
     return [suspects, *numbers, *queues, *shares, *of_texts(plan.labels)]
 
 
@@ -196,15 +208,36 @@ def of_change(queue: str, change: QueueChange, partitions: int) -> list[bytes]:
     return [queue.encode(), paused, ageing, b"%d" % change.max_waiting, b"%d" % part]
 
 
-def of_beats(beats: Sequence[Beat], is_home: Callable[[str], bool]) -> list[bytes]:
-    """Encode heartbeats. The `info` of a session is stored in one partition, its home."""
+def of_beats(
+    beats: Sequence[Beat], is_home: Callable[[str], bool], held: Sequence[Sequence[str] | None]
+) -> list[bytes]:
+    """Encode heartbeats for one partition. The `info` of a session is stored in one partition, its
+    home. `held` has, for each heartbeat, its jobs in this partition."""
     arguments: list[bytes] = []
-    for beat in beats:
+    for beat, here in zip(beats, held, strict=True):
         info = beat.info if beat.info and is_home(beat.session) else b""
-        nonces = [nonce.encode() for nonce in beat.nonces or ()]
-        number = -1 if beat.nonces is None else len(nonces)
-        head = (beat.session.encode(), beat.newest.encode(), info, b"%d" % number)
-        arguments += (*head, *nonces)
+        arguments += (beat.session.encode(), beat.newest.encode(), info)
+        arguments += (*_of_list(beat.nonces), *_of_list(here))
+    return arguments
+
+
+def _of_list(texts: Sequence[str] | None) -> list[bytes]:
+    """Encode texts after their number, which is -1 if there is no list."""
+    return [b"-1"] if texts is None else [b"%d" % len(texts), *of_texts(texts)]
+
+
+def of_document_changes(changes: Sequence[DocumentChange]) -> list[bytes]:
+    arguments = [b"%d" % MAX_DOCUMENTS]
+    for change in changes:
+        arguments += of_texts((change.kind, change.key, change.expected, change.revision))
+        arguments += (b"0", b"") if change.body is None else (b"1", change.body)
+    return arguments
+
+
+def of_audit_entries(entries: Sequence[AuditEntry]) -> list[bytes]:
+    arguments = [b"%d" % MAX_AUDIT]
+    for entry in entries:
+        arguments += (entry.id.encode(), entry.body)
     return arguments
 
 
@@ -269,3 +302,25 @@ def check_name(what: str, name: str) -> None:
 
 def _instant(milliseconds: int | None) -> int:
     return _NOT_SET if milliseconds is None else max(0, milliseconds)
+
+
+# ------------------------------------------------------------------------------------------ sizes
+
+size_of_outcome: Final[Callable[[Outcome], int]] = attrgetter("size")
+size_of_job_change: Final[Callable[[JobChange], int]] = attrgetter("size")
+
+
+def size_of_job(job: NewJob) -> int:
+    return len(job.payload)
+
+
+def size_of_revival(revival: Revival) -> int:
+    return len(revival.payload or b"")
+
+
+def size_of_change(change: ScheduleChange) -> int:
+    return len(change.body or b"") + sum(map(size_of_job, change.jobs))
+
+
+def size_of_entry(entry: AuditEntry) -> int:
+    return len(entry.body)

@@ -1,8 +1,8 @@
 """The Redis engine: each operation of the contract is one script per affected partition.
 
-`encode` makes the arguments of scripts, `decode` reads replies, `dispatch` calls scripts, `claim`
-claims over several partitions, `read` lists records and counters. This class decides which
-partitions an operation asks, and combines their replies.
+`encode` makes the arguments of scripts, `decode` reads records, `reply_values` reads the replies of
+scripts, `dispatch` calls scripts, `claim` claims over several partitions, `read` lists records and
+counters. This class decides which partitions an operation asks, and combines their replies.
 """
 
 from __future__ import annotations
@@ -10,32 +10,40 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import accumulate
-from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from windlass.core.ids import moved_id, new_id, new_ids
 from windlass.core.queues.settings import QueueSettings, paused_tasks, task_key
 from windlass.core.states import Event
 from windlass.engine.contract import (
     BITE,
+    MAX_DEAD_TALLIES,
+    MAX_DOCUMENT_KEY,
     MAX_HELD,
-    SWEEP_BYTES,
+    MAX_KIND,
+    AuditEntry,
     Batch,
     Beat,
     CancelCode,
     Capability,
     ChangeCode,
     Closed,
+    DeadLabel,
+    DeadTallies,
+    Document,
+    DocumentChange,
     DueSchedules,
     Emptied,
     EngineOptions,
+    EngineSpace,
     Filter,
     Finding,
+    HistoryPage,
     Introductions,
     JobChange,
     JobEnd,
     JobRecord,
+    Measure,
     Migrated,
     NewJob,
     Outcome,
@@ -43,13 +51,13 @@ from windlass.engine.contract import (
     Placed,
     Plan,
     Pulse,
-    PutCode,
     QueueChange,
     QueueRecord,
     Repaired,
     Revival,
     ScheduleChange,
     ScheduleRecord,
+    SessionCommand,
     SessionRecord,
     Stats,
     Tended,
@@ -58,25 +66,43 @@ from windlass.engine.contract import (
     Waiter,
     WakeUp,
     batches,
+    check_audit_entries,
+    check_document_changes,
+    check_fingerprint,
+    check_held,
+    check_report,
+    is_plain_name,
     list_records,
+    too_many_documents,
 )
-from windlass.engine.redis import check, decode, encode, keys, migrate, read
+from windlass.engine.redis import (
+    check,
+    dead_groups,
+    decode,
+    encode,
+    history,
+    keys,
+    migrate,
+    read,
+    reply_values,
+    setup,
+)
 from windlass.engine.redis.claim import Claimer
 from windlass.engine.redis.client import scripts
 from windlass.engine.redis.client.server import Reply
-from windlass.engine.redis.dispatch import Caller
+from windlass.engine.redis.dispatch import CHUNK, Caller
+from windlass.engine.redis.partitions import SHARED
 from windlass.engine.redis.result_wakeup import RedisResultWakeup
 from windlass.engine.redis.url import RedisAddress
 from windlass.engine.redis.wakeup import RedisWakeup
 from windlass.errors import EngineError, EngineUnavailable
 
-R = TypeVar("R")
-
 #: Cursor that `purge` returns at the end of a partition.
 _ALL_SEEN: Final = -2
 #: One call adopts at most this many jobs in all partitions, and at least one in each.
 _MOST_ADOPTED: Final = 4 * BITE
-_PUT_CODES: Final = {code.encode(): code for code in PutCode}
+#: One call reads at most this many documents, which may be large.
+_DOCUMENTS: Final = 100
 
 
 class RedisEngine(Caller):
@@ -86,7 +112,9 @@ class RedisEngine(Caller):
         super().__init__(address, options)
         self._of_id = self._partitions.of_id
         self._pack_jobs = partial(encode.of_jobs, idempotency_ms=options.idempotency_ms)
-        self._claimer = Claimer(self._partitions, self._call, self._run)
+        self._claimer = Claimer(
+            self._partitions, self._call, self._run, owns_sessions=options.owns_sessions
+        )
         self._wakeup = RedisWakeup(self._server, address.partitions, self._register)
         self._result_wakeup = RedisResultWakeup(self._server)
 
@@ -114,7 +142,7 @@ class RedisEngine(Caller):
     def new_ids(self, number: int, task: str, queue: str) -> list[str]:
         return new_ids(number, time.time_ns() // 1_000_000, self._partitions.next_free())
 
-    def _of_job(self, job: NewJob | Revival | JobChange) -> int:
+    def _of_job(self, job: NewJob | Revival | JobChange | DeadLabel) -> int:
         return self._of_id(job.id)
 
     def elsewhere(self, job_id: str) -> list[str]:
@@ -135,20 +163,28 @@ class RedisEngine(Caller):
             if job.idempotency_key is not None or job.unique is not None:
                 self._partitions.check_key(job)
         pack = self._pack_jobs
-        return self._spread("put_any", jobs, self._of_job, pack, _to_placed, _size_of_job)
+        return self._spread(
+            "put_any", jobs, self._of_job, pack, reply_values.to_placed, encode.size_of_job
+        )
 
     def _put_plain(self, jobs: Sequence[NewJob]) -> list[Placed]:
         """Put plain jobs by a script that declares few keys. It leaves the jobs of a queue with
         settings to the other script."""
         pack = encode.of_plain_jobs
-        placed = self._spread("put", jobs, self._of_job, pack, _to_plainly_placed, _size_of_job)
+        placed = self._spread(
+            "put", jobs, self._of_job, pack, reply_values.to_plainly_placed, encode.size_of_job
+        )
         left = [job for job, one in zip(jobs, placed, strict=True) if one is None]
-        others = iter(self._put_any(left)) if left else iter(())
+        try:
+            others = iter(self._put_any(left) if left else ())
+        except EngineUnavailable as error:
+            error.unsent = error.unsent and len(left) == len(jobs)  # the others are stored
+            raise
         return [one or next(others) for one in placed]
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         verdicts: list[Verdict] = []
-        for chunk in batches(outcomes, _size_of_outcome):
+        for chunk in batches(outcomes, encode.size_of_outcome):
             verdicts += self._claimer.finish(chunk)
         return verdicts
 
@@ -164,7 +200,7 @@ class RedisEngine(Caller):
     ) -> Turn:
         encode.check_name("session", session)
         encode.check_name("nonce", nonce)
-        *early, last = [*batches(outcomes, _size_of_outcome)] or [()]
+        *early, last = [*batches(outcomes, encode.size_of_outcome)] or [()]
         verdicts = tuple(verdict for chunk in early for verdict in self._claimer.finish(chunk))
         turn = self._claimer.turn(session, last, nonce, plan, limit, is_last=is_last)
         return Turn(verdicts=verdicts + turn.verdicts, batch=turn.batch)
@@ -175,14 +211,19 @@ class RedisEngine(Caller):
         return sum(self._broadcast("release", encode.of_texts((session, nonce))))
 
     def beat(self, beats: Sequence[Beat]) -> list[Pulse]:
-        replies = self._run(
-            [
-                self._call(number, "beat", encode.of_beats(beats, self._partitions.home(number)))
-                for number in range(self._partitions.number)
-            ]
-        )
+        check_held(beats)
+        held = [self._partitions.split_ids(beat.held) for beat in beats]
+        calls = []
+        for number in range(self._partitions.number):
+            here = [None if parts is None else parts.get(number, ()) for parts in held]
+            packed = encode.of_beats(beats, self._partitions.home(number), here)
+            calls.append(self._call(number, "beat", packed))
+        replies = self._run(calls)
         by_beat = zip(*replies, strict=True) if beats else ()
-        return [_to_pulse(beat, answers) for beat, answers in zip(beats, by_beat, strict=True)]
+        return [
+            reply_values.to_pulse(beat, answers)
+            for beat, answers in zip(beats, by_beat, strict=True)
+        ]
 
     def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
         """End a session: charge a single suspect, or mark several to run alone."""
@@ -212,6 +253,25 @@ class RedisEngine(Caller):
     def sessions(self) -> list[SessionRecord]:
         return read.merge_sessions(self._broadcast("sessions", [b"%d" % MAX_HELD]))
 
+    def infos(self, sessions: Sequence[str]) -> list[bytes | None]:
+        """Ask the home of each session, which stores its `info`."""
+        place = self._partitions.of_session
+        return self._spread("infos", sessions, place, encode.of_texts, reply_values.as_they_are)
+
+    def command(self, sessions: Sequence[str], command: SessionCommand) -> list[bool]:
+        """Set the command in all partitions that know a session: its home is not always one."""
+        names = [name for name in sessions if name and "\0" not in name]
+        asked: dict[str, bool] = {}
+        for at in range(0, len(names), CHUNK):
+            some = names[at : at + CHUNK]
+            replies = self._broadcast("command", encode.of_texts((command, *some)))
+            by_name = zip(*replies, strict=True)
+            asked |= {
+                name: min(codes) >= 0 and max(codes) > 0
+                for name, codes in zip(some, by_name, strict=True)
+            }
+        return [asked.get(name, False) for name in sessions]
+
     def introductions(self, prefix: str, cursor: str | None = None) -> Introductions:
         """Read the partitions in turn. Each stores the sessions that ask it first."""
         partition, last_ms, last = cursor.split(":", 2) if cursor else ("0", "0", "")
@@ -227,15 +287,19 @@ class RedisEngine(Caller):
     # ----------------------------------------------------------------------------- operators
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
-        return self._spread("cancel", ids, self._of_id, encode.of_texts, _each(CancelCode))
+        return self._spread(
+            "cancel", ids, self._of_id, encode.of_texts, reply_values.each(CancelCode)
+        )
 
     def change_jobs(self, changes: Sequence[JobChange]) -> list[ChangeCode]:
-        pack, unpack = encode.of_job_changes, _each(ChangeCode)
-        return self._spread("change", changes, self._of_job, pack, unpack, _size_of_job_change)
+        pack, unpack = encode.of_job_changes, reply_values.each(ChangeCode)
+        return self._spread(
+            "change", changes, self._of_job, pack, unpack, encode.size_of_job_change
+        )
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
-        pack, unpack = encode.of_revivals, _each(ChangeCode)
-        return self._spread("revive", revivals, self._of_job, pack, unpack, _size_of_revival)
+        pack, unpack = encode.of_revivals, reply_values.each(ChangeCode)
+        return self._spread("revive", revivals, self._of_job, pack, unpack, encode.size_of_revival)
 
     def discard(
         self, ids: Sequence[str], seen: Mapping[str, int] | None = None
@@ -244,7 +308,7 @@ class RedisEngine(Caller):
             pairs = ((job_id.encode(), b"%d" % (seen or {}).get(job_id, -1)) for job_id in ids)
             return [word for pair in pairs for word in pair]
 
-        return self._spread("discard", ids, self._of_id, pack, _each(ChangeCode))
+        return self._spread("discard", ids, self._of_id, pack, reply_values.each(ChangeCode))
 
     def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
         groups: dict[int, list[int]] = {}
@@ -314,7 +378,7 @@ class RedisEngine(Caller):
         ]
         reaped, purged, more, doomed = zip(*self._run(calls), strict=True)
         found = [pair for part in doomed for pair in zip(part[::2], part[1::2], strict=True)]
-        chosen = _within_budget(found)
+        chosen = reply_values.within_budget(found)
         return Tended(
             reaped=sum(reaped),
             purged=sum(purged),
@@ -322,6 +386,20 @@ class RedisEngine(Caller):
             more=any(more) or len(chosen) < len(found),
             emptied=self._partition_ids.take_data_loss(),
         )
+
+    # ------------------------------------------------------------------------- groups of dead
+
+    def dead_tallies(
+        self, fingerprints: Sequence[str] | None = None, limit: int = MAX_DEAD_TALLIES
+    ) -> DeadTallies:
+        packed = dead_groups.of_query(fingerprints, limit)
+        return dead_groups.merge(self._broadcast("tallies", packed), limit)
+
+    def label_dead(self, labels: Sequence[DeadLabel]) -> list[ChangeCode]:
+        for label in labels:
+            check_fingerprint(label.fingerprint)
+        pack, unpack = dead_groups.of_labels, reply_values.each(ChangeCode)
+        return self._spread("label", labels, self._of_job, pack, unpack)
 
     # ----------------------------------------------------------------------------- schedules
 
@@ -332,8 +410,8 @@ class RedisEngine(Caller):
         for change in changes:
             ids = (*change.watched, *change.cancelled, *(job.id for job in change.jobs))
             self._partitions.check_schedule(change.name, ids)
-        pack, size_of = encode.of_changes, _size_of_change
-        return self._spread("fire", changes, self._of_change, pack, _to_flags, size_of)
+        pack, size_of = encode.of_changes, encode.size_of_change
+        return self._spread("fire", changes, self._of_change, pack, reply_values.to_flags, size_of)
 
     def _of_change(self, change: ScheduleChange) -> int:
         return self.schedule_partition(change.name)
@@ -342,7 +420,9 @@ class RedisEngine(Caller):
         def pack(names: Sequence[str]) -> list[bytes]:
             return encode.of_texts(("named", "0", *names))
 
-        return self._spread("schedules", names, self.schedule_partition, pack, _to_schedules)
+        return self._spread(
+            "schedules", names, self.schedule_partition, pack, reply_values.to_schedules
+        )
 
     def list_schedules(self, after: str = "", limit: int = 100) -> list[ScheduleRecord]:
         packed = encode.of_texts(("after", str(limit), after))
@@ -355,10 +435,74 @@ class RedisEngine(Caller):
     def remove_schedule(self, name: str) -> bool:
         return bool(self._ask(self.schedule_partition(name), "unschedule", [name.encode()]))
 
+    # ------------------------------------------------------------------- documents and audit
+
+    def get_documents(self, kind: str, keys: Sequence[str]) -> list[Document | None]:
+        found: dict[str, Document] = {}
+        is_kind = is_plain_name(kind, MAX_KIND)
+        names = [key for key in keys if is_kind and is_plain_name(key, MAX_DOCUMENT_KEY)]
+        for at in range(0, len(names), _DOCUMENTS):
+            packed = encode.of_texts((kind, "named", *names[at : at + _DOCUMENTS]))
+            members = self._ask(SHARED, "documents", packed)
+            found |= {one.key: one for one in map(read.to_document, filter(None, members))}
+        return [found.get(key) for key in keys]
+
+    def list_documents(self, kind: str, after: str = "", limit: int = 100) -> list[Document]:
+        found: list[Document] = []
+        last = after.partition("\0")[0]  # no key has a zero byte
+        while is_plain_name(kind, MAX_KIND) and (most := min(limit - len(found), _DOCUMENTS)) > 0:
+            packed = encode.of_texts((kind, "after", str(most), last))
+            page = list(map(read.to_document, self._ask(SHARED, "documents", packed)))
+            found += page
+            if len(page) < most:
+                break
+            last = page[-1].key
+        return found
+
+    def change_documents(self, changes: Sequence[DocumentChange]) -> list[bool]:
+        check_document_changes(changes)
+        if not changes:
+            return []
+        reply = self._ask(SHARED, "change_documents", encode.of_document_changes(changes))
+        if isinstance(reply, bytes):
+            raise too_many_documents(reply.decode())
+        return list(map(bool, reply))
+
+    def add_audit(self, entries: Sequence[AuditEntry]) -> None:
+        check_audit_entries(entries)
+        for some in batches(entries, encode.size_of_entry):
+            self._ask(SHARED, "add_audit", encode.of_audit_entries(some))
+
+    def list_audit(self, before: str = "", limit: int = 100) -> list[AuditEntry]:
+        found: list[AuditEntry] = []
+        last, zero, _ = before.partition("\0")  # no id has a zero byte
+        last += "\1" if zero else ""
+        while (most := min(limit - len(found), CHUNK)) > 0:
+            packed = encode.of_texts((str(most), last))
+            page = list(map(read.to_audit_entry, self._ask(SHARED, "audit", packed)))
+            found += page
+            if len(page) < most:
+                break
+            last = page[-1].id
+        return found
+
+    # -------------------------------------------------------------------------------- history
+
+    def record(self, reporter: str, number: int, measures: Sequence[Measure]) -> None:
+        check_report(number, measures)
+        partition = self._partitions.of_reporter(reporter)
+        self._ask(partition, "record", history.of_report(reporter, number, measures))
+
+    def history(
+        self, begin_ago_ms: int, *, by_hour: bool = False, cursor: str | None = None
+    ) -> HistoryPage:
+        number = self._partitions.number
+        return history.read_page(self._broadcast, number, begin_ago_ms, by_hour, cursor)
+
     # -------------------------------------------------------------------------------- reading
 
     def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
-        unpack = partial(_to_found, decode.to_whole_record)
+        unpack = partial(reply_values.to_found, decode.to_whole_record)
         return self._spread("get", ids, self._of_id, encode.of_texts, unpack)
 
     def ends(self, ids: Sequence[str]) -> list[JobEnd | None]:
@@ -368,7 +512,8 @@ class RedisEngine(Caller):
         return self._ends(self._result_wakeup.listen(on_end), ids)
 
     def _ends(self, channel: str, ids: Sequence[str]) -> list[JobEnd | None]:
-        pack, unpack = partial(encode.of_watch, channel), partial(_to_found, decode.to_end)
+        pack = partial(encode.of_watch, channel)
+        unpack = partial(reply_values.to_found, decode.to_end)
         return self._spread("ends", ids, self._of_id, pack, unpack)
 
     def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
@@ -425,6 +570,12 @@ class RedisEngine(Caller):
 
         return list(doctor.examine(ask, look, self._address, self.clock_offset_ms))
 
+    def space(self) -> EngineSpace:
+        (reply,) = self._server.ask([scripts.pack(b"INFO", b"memory")], self._server.deadline())
+        info = setup.read_info(reply)
+        limit = int(info.get("maxmemory", 0)) or int(info.get("total_system_memory", 0))
+        return EngineSpace(int(info.get("used_memory", 0)), limit)
+
     # ------------------------------------------------------------------------------- waiting
 
     def wait(self, waiters: Sequence[Waiter], timeout_ms: int) -> list[WakeUp]:
@@ -460,68 +611,3 @@ class RedisEngine(Caller):
         self._result_wakeup.close()
         self._server.close()
         self._is_fit = False
-
-
-def _within_budget(doomed: Sequence[tuple[bytes, int]]) -> list[str]:
-    """Choose the first doomed jobs, up to `SWEEP_BYTES` in total and at least one. Each partition
-    alone may return that number of bytes."""
-    sizes = accumulate(size for _, size in doomed)
-    number = sum(total <= SWEEP_BYTES for total in sizes)
-    return [job_id.decode() for job_id, _ in doomed[: max(1, number)]]
-
-
-_size_of_outcome: Final[Callable[[Outcome], int]] = attrgetter("size")
-_size_of_job_change: Final[Callable[[JobChange], int]] = attrgetter("size")
-
-
-def _size_of_job(job: NewJob) -> int:
-    return len(job.payload)
-
-
-def _size_of_revival(revival: Revival) -> int:
-    return len(revival.payload or b"")
-
-
-def _size_of_change(change: ScheduleChange) -> int:
-    return len(change.body or b"") + sum(map(_size_of_job, change.jobs))
-
-
-def _each(code: Callable[[str], R]) -> Callable[[Sequence[object], Sequence[bytes]], list[R]]:
-    return lambda _items, reply: [code(text.decode()) for text in reply]
-
-
-def _to_flags(_changes: Sequence[ScheduleChange], reply: Sequence[int]) -> list[bool]:
-    return list(map(bool, reply))
-
-
-def _to_plainly_placed(jobs: Sequence[NewJob], reply: Any) -> list[Placed | None]:
-    """Read the reply for plain jobs: all are stored, or none is and another script must do it."""
-    return [Placed(job.id, PutCode.CREATED) if reply else None for job in jobs]
-
-
-def _to_placed(_jobs: Sequence[NewJob], reply: Sequence[bytes]) -> list[Placed]:
-    ids, codes = reply[::2], reply[1::2]
-    return list(map(Placed, map(bytes.decode, ids), map(_PUT_CODES.__getitem__, codes)))
-
-
-def _to_found(
-    decode_one: Callable[[str, Sequence[bytes | None], int], R],
-    ids: Sequence[str],
-    reply: Sequence[Reply],
-) -> list[R | None]:
-    now_ms, *found = reply
-    return [
-        None if parts is None else decode_one(job_id, parts, now_ms)
-        for job_id, parts in zip(ids, found, strict=True)
-    ]
-
-
-def _to_schedules(_names: Sequence[str], reply: Sequence[Reply]) -> list[ScheduleRecord | None]:
-    return [None if parts is None else read.to_schedule(parts) for parts in reply[3:]]
-
-
-def _to_pulse(beat: Beat, answers: Sequence[Sequence[Reply]]) -> Pulse:
-    """Merge the replies of all partitions: a session that is dead in one partition is dead."""
-    alive = all(answer[0] for answer in answers)
-    cancel = sorted(job_id.decode() for answer in answers for job_id in answer[1:])
-    return Pulse(session=beat.session, alive=alive, cancel=tuple(cancel) if alive else ())

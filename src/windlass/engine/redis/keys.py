@@ -19,12 +19,14 @@ class KeyKind(StrEnum):
 
     HASH = "hash"
     LEXICAL = "lexical"  # a sorted set with all scores 0: the sentinel sorts first
+    BY_NUMBER = "by_number"  # a sorted set by a number above 0: the sentinel sorts first
     BY_TIME = "by_time"  # a sorted set by instant: the sentinel is never due
 
 
 #: name -> kind. Scripts declare their keys by these names.
 KINDS: Final[dict[str, KeyKind]] = {
-    "meta": KeyKind.HASH,  # sequence, enqueued, last_seen, reap_after, queues, format, born ...
+    "meta": KeyKind.HASH,  # sequence, last_seen, reap_after, queues, format, born ...;
+    # e:queue\0task number of enqueued jobs
     "job": KeyKind.HASH,  # id -> record
     "body": KeyKind.HASH,  # id -> envelope
     "extra": KeyKind.HASH,  # r:id result, p:id progress, f:number:id an entry of the history,
@@ -40,25 +42,34 @@ KINDS: Final[dict[str, KeyKind]] = {
     "cancelled": KeyKind.BY_TIME,  # the same of cancelled jobs
     "dead": KeyKind.BY_TIME,  # the same of dead jobs
     "lease": KeyKind.BY_TIME,  # until when a session lives; -1 when it is dead and still holds jobs
-    "sessions": KeyKind.HASH,  # session -> 0 (lives) or 1 (dead), latest nonce; session\0 -> info
+    "sessions": KeyKind.HASH,  # session -> 0 (lives) or 1 (dead), latest nonce; session\0 -> info;
+    # session\0command -> what an operator asks of it
     "forget": KeyKind.BY_TIME,  # sessions without a lease, by when they are forgotten
     "keys": KeyKind.HASH,  # idempotency key -> job, fingerprint, until
     "key_expiry": KeyKind.BY_TIME,  # idempotency keys, by when they are forgotten
     "count": KeyKind.HASH,  # queue and state -> number of records
     "total": KeyKind.HASH,  # other events -> how often
     "unique": KeyKind.LEXICAL,  # the latest job under a unique key: task, key, id
-    "idle": KeyKind.LEXICAL,  # registrations of idle sessions: suspects, queue and label, name
+    "idle": KeyKind.LEXICAL,  # registrations of idle sessions: suspects, queue and label, name; or
+    # suspects, two zeros, task, name
     "waiters": KeyKind.HASH,  # name of a registration -> the waiting sessions, until when
     "watch": KeyKind.HASH,  # id -> channels of callers that wait for its end
     "watch_until": KeyKind.BY_TIME,  # ids in `watch`, by when they are forgotten
     "schedule": KeyKind.HASH,  # r:name record, n:name note, b:name body
     "schedule_names": KeyKind.LEXICAL,  # every schedule
     "schedule_due": KeyKind.BY_TIME,  # schedules, by when to examine them again
+    "document": KeyKind.LEXICAL,  # documents: kind, key, revision, body
+    "audit": KeyKind.LEXICAL,  # entries of the audit trail: id, instant, body
+    "deaths": KeyKind.LEXICAL,  # dead jobs: fingerprint, release, queue, task, instant, id
+    "dead_groups": KeyKind.BY_NUMBER,  # groups of dead jobs, by how many they have: fingerprint,
+    # release, queue, task
+    "history": KeyKind.LEXICAL,  # measures and samples: kind, begin, queue and task, numbers
 }
 
 #: kind -> score of the sentinel; a hash has none.
 _SCORES: Final = {
     KeyKind.LEXICAL: b"0",
+    KeyKind.BY_NUMBER: b"0",
     KeyKind.BY_TIME: b"+inf",
 }
 

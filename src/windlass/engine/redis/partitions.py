@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 from zlib import crc32
 
 from windlass.core.ids import partition_of
@@ -16,6 +16,9 @@ from windlass.engine.contract import NewJob
 from windlass.errors import EngineError
 
 T = TypeVar("T")
+
+#: The partition of all that belongs to no job: documents, and the audit trail.
+SHARED: Final = 0
 
 
 def any_of(number: int) -> int:
@@ -48,6 +51,14 @@ class Partitions:
     def of_session(self, session: str) -> int:
         """Return the partition that a session asks first."""
         return self._spread(session)
+
+    def of_reporter(self, reporter: str) -> int:
+        """Return the partition of all reports of a reporter."""
+        return self._spread(f"reporter\0{reporter}")
+
+    def of_claim(self, session: str, nonce: str) -> int:
+        """Return the partition that a claim asks first if other engine objects may make it too."""
+        return self._spread(f"{session}\0{nonce}")
 
     def of_schedule(self, name: str) -> int:
         """Return the partition of a schedule and its jobs."""
@@ -89,6 +100,13 @@ class Partitions:
         for position, item in enumerate(items):
             groups.setdefault(place(item), []).append(position)
         return groups
+
+    def split_ids(self, ids: Sequence[str] | None) -> dict[int, list[str]] | None:
+        """Split ids by partition, in order; None if there is no list."""
+        if ids is None:
+            return None
+        groups = self.group(ids, self.of_id)
+        return {number: [ids[at] for at in positions] for number, positions in groups.items()}
 
     def check_key(self, job: NewJob) -> None:
         """Refuse a job in a partition where its key is not looked up. The unique key decides the

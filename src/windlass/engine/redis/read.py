@@ -11,18 +11,22 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from windlass.core.ids import release_of
 from windlass.core.queues.labels import after_lines, queue_of
 from windlass.core.queues.settings import QueueSettings
 from windlass.core.states import Hold, State
 from windlass.engine.contract import (
     ENDED,
     MAX_HELD,
+    AuditEntry,
+    Document,
     DueSchedules,
     Filter,
     JobIndex,
     JobRecord,
     Page,
     ScheduleRecord,
+    SessionCommand,
     SessionRecord,
     Stats,
     Stretch,
@@ -32,12 +36,17 @@ from windlass.engine.contract import (
     index_has,
     to_cursor,
 )
-from windlass.engine.redis import decode
+from windlass.engine.redis import dead_groups, decode
 
 #: A call of `find` reads at most this many records.
 _CHUNK: Final = 500
-#: The words of its reply for each entry.
+#: The words of its reply before the entries, and for each entry.
+_FIRST: Final = 3
 _ENTRY: Final = 5
+#: The words for each session in a reply of `sessions`.
+_SESSION: Final = 6
+#: The commands of a session; of two, the later one counts.
+_COMMANDS: Final = tuple(SessionCommand)
 #: index -> the key that holds it
 _KEYS: Final = {
     JobIndex.RUNNING: "held",
@@ -61,8 +70,13 @@ def find(run: RunEach, partitions: int, filter: Filter, cursor: str | None, limi
 
     def read(index: JobIndex, position: bytes, number: int) -> Stretch[JobRecord]:
         part = max(1, min(number // partitions, _CHUNK))
-        replies = run("find", _to_words(index, position, part, filter.queue))
-        is_down = index in ENDED
+        is_grouped = index is JobIndex.GROUPED
+        if is_grouped:
+            replies = run("find_deaths", dead_groups.of_filter(filter, position, part))
+        else:
+            words = _to_words(index, position, part, filter.queue)
+            replies = run("find", [*words, *_choice(filter)])
+        is_down = is_grouped or index in ENDED
         ends = [_place(reply[-_ENTRY], reply[1 - _ENTRY]) for reply in replies if reply[1]]
         last = (max if is_down else min)(ends, default=None)
         entries = [entry for reply in replies for entry in _to_entries(reply)]
@@ -72,9 +86,9 @@ def find(run: RunEach, partitions: int, filter: Filter, cursor: str | None, limi
             if not _is_behind(place, last, is_down) and _matches(index, record, filter)
         ]
         is_more = last is not None
-        if last is not None and is_down:
+        if last is not None and index in ENDED:
             is_more = last.score >= earliest_visit_ms(filter, index)
-        cost = sum(len(reply) // _ENTRY for reply in replies)
+        cost = sum(reply[2] for reply in replies)
         return Stretch(found, _to_position(index, last) if last and is_more else None, cost)
 
     found, following = collect(filter, cursor, limit, read)
@@ -115,6 +129,17 @@ def _to_words(index: JobIndex, position: bytes, number: int, queue: str | None) 
     return [*words, b"between", b"(" + position if position else first, last]
 
 
+def _choice(filter: Filter) -> list[bytes]:
+    """The parts of a filter that the script applies, so that fewer records are sent and decoded."""
+    since_ms, until_ms = filter.since_ms, filter.until_ms
+    return [
+        (filter.task or "").encode(),
+        (filter.queue or "").encode(),
+        b"" if since_ms is None else b"%d" % since_ms,
+        b"" if until_ms is None else b"%d" % until_ms,
+    ]
+
+
 def _to_position(index: JobIndex, place: _Place) -> bytes:
     """The position of a place in a cursor. An instant is before its member."""
     if index is JobIndex.DUE or index in ENDED:
@@ -130,9 +155,10 @@ def _read_position(index: JobIndex, position: bytes) -> tuple[bytes, bytes]:
 
 
 def _to_entries(reply: Sequence[Any]) -> Iterator[tuple[_Place, JobRecord]]:
-    """Decode the reply of the script, without entries that have no record: `check` reports them."""
+    """Decode the reply of the script, without entries that have no record: the filter excludes it,
+    or it is missing, which `check` reports."""
     now_ms = reply[0]
-    for at in range(2, len(reply), _ENTRY):
+    for at in range(_FIRST, len(reply), _ENTRY):
         member, score, job_id, packed, progress = reply[at : at + _ENTRY]
         if packed is not None:
             record = decode.decode(packed)
@@ -149,6 +175,7 @@ def _matches(index: JobIndex, record: JobRecord, filter: Filter) -> bool:
         and (filter.queue is None or queue_of(record.queue) == filter.queue)
         and (filter.state is None or record.state is filter.state)
         and (filter.hold is None or record.hold is filter.hold)
+        and (filter.release is None or (release_of(record.session) or "") == filter.release)
         and filter.includes_instant(record.created_ms)
     )
 
@@ -168,14 +195,18 @@ def merge_stats(bites: Sequence[tuple[int, Sequence[Any]]]) -> Stats:
     lines: dict[tuple[int, str], dict[State, int]] = {}
     standing: dict[tuple[int, str], tuple[int, int]] = {}
     totals: Counter[str] = Counter()
-    for partition, (_far, counts, happened, heads) in bites:
+    enqueued: Counter[tuple[str, str]] = Counter()
+    for partition, (_far, counts, happened, next_jobs, pairs) in bites:
         for line, states in _by_line(counts).items():
             lines[partition, line] = states
             standing.pop((partition, line), None)
         for name, number in _pairs(happened):
             totals[name] += int(number)
-        for at in range(0, len(heads), 3):
-            standing[partition, heads[at].decode()] = (heads[at + 1], -heads[at + 2])
+        for pair, number in _pairs(pairs):
+            queue, _, task = pair.partition("\0")
+            enqueued[queue, task] += int(number)
+        for at in range(0, len(next_jobs), 3):
+            standing[partition, next_jobs[at].decode()] = (next_jobs[at + 1], -next_jobs[at + 2])
     queues: dict[str, Counter[State]] = {}
     for (_, line), states in lines.items():
         queues.setdefault(line, Counter()).update(states)
@@ -186,7 +217,8 @@ def merge_stats(bites: Sequence[tuple[int, Sequence[Any]]]) -> Stats:
     return Stats(
         queues={line: dict(states) for line, states in queues.items()},
         oldest_ready_ms={line: -age_ms for line, (_, age_ms) in first.items()},
-        totals=dict(totals),
+        totals={**totals, "enqueued": totals["enqueued"] + enqueued.total()},
+        enqueued=dict(enqueued),
     )
 
 
@@ -225,8 +257,9 @@ def merge_sessions(replies: Sequence[Sequence[Any]]) -> list[SessionRecord]:
     renew it in all of them."""
     found: dict[str, SessionRecord] = {}
     for reply in replies:
-        for at in range(0, len(reply), 5):
-            name, expires_in_ms, jobs, info, ids = reply[at].decode(), *reply[at + 1 : at + 5]
+        for at in range(0, len(reply), _SESSION):
+            name, expires_in_ms, jobs, info, command, ids = reply[at : at + _SESSION]
+            name = name.decode()
             known = found.get(name) or SessionRecord(
                 session=name, expires_in_ms=expires_in_ms, jobs=0
             )
@@ -237,8 +270,26 @@ def merge_sessions(replies: Sequence[Sequence[Any]]) -> list[SessionRecord]:
                 jobs=jobs + known.jobs,
                 held=tuple(sorted(held)[:MAX_HELD]),
                 info=info or known.info,
+                command=merge_commands([command, known.command.encode()]),
             )
     return [found[name] for name in sorted(found)]
+
+
+def merge_commands(replies: Sequence[bytes]) -> SessionCommand:
+    """Merge the command of a session in all partitions; empty where it has none. A partition may
+    not know a session or, after an interrupted call, have an earlier command."""
+    commands = [SessionCommand(text.decode()) for text in replies if text]
+    return max(commands, key=_COMMANDS.index, default=SessionCommand.RUN)
+
+
+def to_document(member: bytes) -> Document:
+    kind, key, revision, body = member.split(b"\0", 3)
+    return Document(kind=kind.decode(), key=key.decode(), revision=revision.decode(), body=body)
+
+
+def to_audit_entry(member: bytes) -> AuditEntry:
+    id, at_ms, body = member.split(b"\0", 2)
+    return AuditEntry(id=id.decode(), at_ms=int(at_ms), body=body)
 
 
 class _StoredSchedule(msgspec.Struct, array_like=True, frozen=True):

@@ -20,6 +20,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import Final
 
 import msgspec
@@ -121,8 +122,11 @@ def _of_plan(
         encode.check_name("session", waiter.session)
         encode.check_name("nonce", waiter.nonce)
         sessions += (waiter.session, waiter.nonce)
+    for task in plan.tasks:
+        encode.check_name("task", task)
     suspects = "1" if plan.suspects else "0"
-    return number, suspects, plan.queues, plan.labels, sessions, int(plan in surplus)
+    packed = (number, suspects, plan.queues, plan.labels, sessions, int(plan in surplus))
+    return (*packed, plan.tasks) if plan.tasks else packed
 
 
 def _due_in_s(replies: Sequence[tuple[int, int, Sequence[bytes]]]) -> float:
@@ -141,7 +145,8 @@ class _Registration:
         self.channel = keys.channel(server.address.namespace, secrets.token_hex(8))
         self.nudge = new_nudge()
         self.renew_at = 0.0  # by the monotonic clock
-        self._numbers: dict[Plan, int] = {}
+        self._numbers: dict[Plan, int] = {}  # of the plans in the latest registration
+        self._free_numbers = count()
         self._registered: frozenset[Waiter] = frozenset()
         self.woken: list[WakeUp] = []  # sessions woken since the last registration
         self._plans: dict[str, Plan] = {}  # plans of sessions that are or were registered
@@ -164,13 +169,16 @@ class _Registration:
 
     def plans_of(self, waiters: Sequence[Waiter]) -> list[tuple[int, Plan, list[Waiter]]]:
         """Group waiters by plan. A plan that was registered before and has no waiter now gets an
-        empty group. A plan keeps its number."""
+        empty group. A plan keeps its number until that."""
         groups: dict[Plan, list[Waiter]] = {waiter.plan: [] for waiter in self._registered}
         groups.update((plan, []) for plan in self.surplus | self._stale)
         for waiter in waiters:
             groups.setdefault(waiter.plan, []).append(waiter)
-        for plan in groups:
-            self._numbers.setdefault(plan, len(self._numbers))
+        # A number is never used again: the server may still know it.
+        known = self._numbers
+        self._numbers = {
+            plan: known[plan] if plan in known else next(self._free_numbers) for plan in groups
+        }
         return [(self._numbers[plan], plan, some) for plan, some in groups.items()]
 
     def note(self, waiters: Sequence[Waiter], renew_at: float) -> None:

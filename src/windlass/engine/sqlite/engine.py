@@ -17,21 +17,30 @@ import msgspec
 from windlass.core.ids import new_id, new_ids
 from windlass.core.queues.settings import paused_tasks, task_key
 from windlass.engine.contract import (
+    MAX_DEAD_TALLIES,
+    AuditEntry,
     Batch,
     Beat,
     CancelCode,
     Capability,
     ChangeCode,
     Closed,
+    DeadLabel,
+    DeadTallies,
+    Document,
+    DocumentChange,
     DueSchedules,
     Emptied,
     EngineOptions,
+    EngineSpace,
     Filter,
     Finding,
+    HistoryPage,
     Introductions,
     JobChange,
     JobEnd,
     JobRecord,
+    Measure,
     Migrated,
     NewJob,
     Outcome,
@@ -45,6 +54,7 @@ from windlass.engine.contract import (
     Revival,
     ScheduleChange,
     ScheduleRecord,
+    SessionCommand,
     SessionRecord,
     Stats,
     Tended,
@@ -52,6 +62,9 @@ from windlass.engine.contract import (
     Verdict,
     Waiter,
     WakeUp,
+    check_audit_entries,
+    check_document_changes,
+    check_report,
 )
 from windlass.engine.sqlite.database import Database
 from windlass.engine.sqlite.files import FileLocation
@@ -63,7 +76,10 @@ from windlass.engine.sqlite.verbs import (
     change,
     check,
     claim,
+    dead_groups,
+    documents,
     finish,
+    history,
     put,
     queues,
     read,
@@ -73,6 +89,7 @@ from windlass.engine.sqlite.verbs import (
     unique,
 )
 from windlass.engine.sqlite.verbs.claim import ClaimPreview
+from windlass.engine.sqlite.verbs.sessions import set_command
 from windlass.engine.sqlite.wakeup import Found, SQLiteWakeup
 from windlass.errors import EngineError, FormatTooNew
 
@@ -169,6 +186,12 @@ class SQLiteEngine:
     def sessions(self) -> list[SessionRecord]:
         return self._read(read.sessions)
 
+    def infos(self, sessions: Sequence[str]) -> list[bytes | None]:
+        return self._read(lambda db, _now: read.infos(db, sessions))
+
+    def command(self, sessions: Sequence[str], command: SessionCommand) -> list[bool]:
+        return self._write(lambda tx: set_command(tx, sessions, command))
+
     # ----------------------------------------------------------------------------- operators
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
@@ -220,6 +243,16 @@ class SQLiteEngine:
         self._has_unreported_loss = False
         return msgspec.structs.replace(tended, emptied=True)
 
+    # ------------------------------------------------------------------------- groups of dead
+
+    def dead_tallies(
+        self, fingerprints: Sequence[str] | None = None, limit: int = MAX_DEAD_TALLIES
+    ) -> DeadTallies:
+        return self._read(lambda db, _now: dead_groups.tallies(db, fingerprints, limit))
+
+    def label_dead(self, labels: Sequence[DeadLabel]) -> list[ChangeCode]:
+        return self._write(lambda tx: dead_groups.label(tx, labels))
+
     # ----------------------------------------------------------------------------- schedules
 
     def schedule_partition(self, name: str) -> int:
@@ -239,6 +272,36 @@ class SQLiteEngine:
 
     def remove_schedule(self, name: str) -> bool:
         return self._write(lambda tx: schedules.remove(tx, name))
+
+    # ------------------------------------------------------------------- documents and audit
+
+    def get_documents(self, kind: str, keys: Sequence[str]) -> list[Document | None]:
+        return self._read(lambda db, _now: documents.get(db, kind, keys))
+
+    def list_documents(self, kind: str, after: str = "", limit: int = 100) -> list[Document]:
+        return self._read(lambda db, _now: documents.list_by_key(db, kind, after, limit))
+
+    def change_documents(self, changes: Sequence[DocumentChange]) -> list[bool]:
+        check_document_changes(changes)
+        return self._write(lambda tx: documents.change(tx, changes))
+
+    def add_audit(self, entries: Sequence[AuditEntry]) -> None:
+        check_audit_entries(entries)
+        self._write(lambda tx: documents.add_audit(tx, entries))
+
+    def list_audit(self, before: str = "", limit: int = 100) -> list[AuditEntry]:
+        return self._read(lambda db, _now: documents.list_audit(db, before, limit))
+
+    # -------------------------------------------------------------------------------- history
+
+    def record(self, reporter: str, number: int, measures: Sequence[Measure]) -> None:
+        check_report(number, measures)
+        self._write(lambda tx: history.record(tx, reporter, number, measures))
+
+    def history(
+        self, begin_ago_ms: int, *, by_hour: bool = False, cursor: str | None = None
+    ) -> HistoryPage:
+        return self._read(lambda db, now: history.history(db, now, begin_ago_ms, by_hour, cursor))
 
     # -------------------------------------------------------------------------------- reading
 
@@ -282,6 +345,10 @@ class SQLiteEngine:
         from windlass.engine.sqlite import doctor  # slow to import, and seldom needed
 
         return list(doctor.examine(self._database, _check_owner))
+
+    def space(self) -> EngineSpace:
+        place = self._database.place
+        return EngineSpace(0, 0) if place is None else EngineSpace(*place.measure_disk())
 
     # ------------------------------------------------------------------------------- waiting
 
@@ -351,7 +418,7 @@ class SQLiteEngine:
 
         value, tx = self._database.write(transaction)
         if tx.made_ready:
-            self._wakeup.wake(tx.made_ready)
+            self._wakeup.wake(tx.made_ready, tx.ready_tasks)
         if tx.ended:
             self._result_wakeup.publish(tx.ended)
         return value

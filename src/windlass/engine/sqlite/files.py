@@ -63,6 +63,18 @@ class FileLocation:
             return None
         return found.st_dev, found.st_ino
 
+    def measure_disk(self) -> tuple[int, int]:
+        """Return how many bytes of the disk are used, by all programs, and how many there are."""
+        import shutil  # slow to import, and seldom needed
+
+        try:
+            disk = shutil.disk_usage(self.path.parent)
+        except OSError as error:
+            raise EngineError(
+                f"The disk of {self.path} cannot be measured ({error.strerror}). Check the folder."
+            ) from error
+        return disk.used, disk.used + disk.free
+
 
 class SocketPaths:
     """Paths of sockets in a folder; long paths go through a descriptor of the folder."""

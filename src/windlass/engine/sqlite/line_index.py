@@ -9,7 +9,8 @@ best job without reading every line.
    same labels and age at the same rate, so their ranks can be compared in the table: the first row
    of a group is its best line.
 3. `best_jobs` merges the groups. It takes the first job of the best line, then compares the next
-   job of that line with the other lines, until it has enough jobs.
+   job of that line with the other lines, until it has enough jobs. `best_jobs_of` merges given
+   lines in the same way. With a `TaskFilter`, both pass over jobs of other tasks.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import apsw
 
 from windlass.core.queues.labels import queue_of, required_text, skip_labels
 from windlass.core.queues.settings import USUAL, QueueSettings
+from windlass.engine.contract import Plan
 from windlass.engine.sqlite.statements import Row, first, rows
 
 #: A rank that sorts before every other rank.
@@ -119,6 +121,30 @@ def groups(
             at = Group(further, "")
 
 
+class TaskFilter:
+    """The tasks of a plan, and how many jobs of other tasks a claim may still pass over."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._tasks = frozenset(plan.tasks)
+        self._left = plan.most_passed_over
+
+    @staticmethod
+    def of_queues(plan: Plan) -> dict[str, TaskFilter]:
+        """Make the filters of a claim: one for each queue of the plan, or one under the name "" if
+        the plan names none. A plan without tasks has no filters."""
+        queues = plan.queues or ("",)
+        return {queue: TaskFilter(plan) for queue in queues} if plan.tasks else {}
+
+    def accepts(self, row: Row) -> bool:
+        """Return whether a row of `list_ready` is a job of these tasks."""
+        return row[6] in self._tasks
+
+    def pass_over(self) -> bool:
+        """Count a job of another task; return False if that is one too many."""
+        self._left -= 1
+        return self._left >= 0
+
+
 class Search(NamedTuple):
     """A search for the best jobs at one instant."""
 
@@ -127,15 +153,31 @@ class Search(NamedTuple):
     now_ms: int
     suspects: bool
 
-    def best_jobs(self, groups: Sequence[Group], limit: int) -> tuple[list[Row], list[str]]:
+    def best_jobs(
+        self, groups: Sequence[Group], limit: int, tasks: TaskFilter | None = None
+    ) -> tuple[list[Row], list[str]]:
         """Find the next jobs of these groups, as rows of `list_ready`. Also return the lines that
         the index lists but that have no jobs."""
-        if len(groups) == 1:
+        if len(groups) == 1 and tasks is None:
             lines = rows(self.connection, "list_lines", *self._from_first(groups[0]), 2)
             if len(lines) == 1:  # the usual case: one line
                 _, _, line = lines[0]
                 jobs = rows(self.connection, "list_ready", line, self.suspects, limit)
                 return jobs, [] if jobs else [line]
+        return self._merge(self._sources(groups, _chunk_for(limit, tasks)), limit, tasks)
+
+    def best_jobs_of(self, lines: Sequence[str], limit: int, tasks: TaskFilter) -> list[Row]:
+        """Find the next jobs of some lines."""
+        sources = (self._jobs(line, _chunk_for(limit, tasks)) for line in lines)
+        return self._merge(sources, limit, tasks)[0]
+
+    def _merge(
+        self,
+        sources: Iterator[Iterator[tuple[int, int, str | Row]]],
+        limit: int,
+        tasks: TaskFilter | None,
+    ) -> tuple[list[Row], list[str]]:
+        """Merge sources of lines and jobs; return the best jobs, and lines without jobs."""
         found: list[Row] = []
         empty: list[str] = []
         # Rank, place, a tie-breaker, the item (a line, or the row of a job), and the source of the
@@ -149,15 +191,17 @@ class Search(NamedTuple):
                 return True
             return False
 
-        for source in self._sources(groups, limit):
+        for source in sources:
             push(source)
         while heap and len(found) < limit:
             _, _, _, what, source = heapq.heappop(heap)
             if isinstance(what, str):
-                if not push(self._jobs(what, limit)):
+                if not push(self._jobs(what, _chunk_for(limit, tasks))):
                     empty.append(what)
-            else:
+            elif tasks is None or tasks.accepts(what):
                 found.append(what)
+            elif not tasks.pass_over():
+                break
             push(source)
         return found, empty
 
@@ -200,6 +244,11 @@ class Search(NamedTuple):
                 rank, place = row[:2]
                 yield rank - age, place, row
             chunk = min(limit, 2 * chunk, _CHUNK)
+
+
+def _chunk_for(limit: int, tasks: TaskFilter | None) -> int:
+    """Return how many jobs a search may take: with a filter, more than it returns."""
+    return limit if tasks is None else max(limit, _CHUNK)
 
 
 def age_of_cohort(cohort: str, now_ms: int) -> int:

@@ -16,7 +16,8 @@ import apsw
 import msgspec
 
 from windlass.core.durations import LATEST_MS
-from windlass.core.ids import blake2b
+from windlass.core.history import OTHER
+from windlass.core.ids import blake2b, release_of
 from windlass.core.longest_lease import LongestLease
 from windlass.core.queues.labels import queue_of
 from windlass.core.queues.settings import USUAL, QueueSettings, paused_tasks
@@ -29,10 +30,10 @@ from windlass.core.states import (
     charge,
     next_state,
 )
-from windlass.engine.contract import MAX_FAILURES, MIN_RECORD_MS, EngineOptions
+from windlass.engine.contract import MAX_FAILURES, MAX_PAIRS, MIN_RECORD_MS, EngineOptions
 from windlass.engine.sqlite import line_index
 from windlass.engine.sqlite.statements import SQL, Row, rows
-from windlass.engine.sqlite.wakeup import ReadyLine
+from windlass.engine.sqlite.wakeup import ReadyLine, ReadyTask
 from windlass.engine.wakeup import POLL_FLOOR_MS
 
 #: A call of at most this many bytes stands in the record. A claim and an end rewrite the record, so
@@ -138,11 +139,13 @@ class Transaction:
         self.options = options
         self.counts: dict[tuple[str, str], int] = defaultdict(int)
         self.totals: dict[str, int] = defaultdict(int)
+        self.enqueued: dict[tuple[str, str], int] = {}  # line and task -> number of new jobs
         self.touched: set[str] = set()  # lines that may have another first job now
         #: line -> rank and place of the best job that entered the line
         self.arrived: dict[str, tuple[int, int]] = {}
         #: line -> number of idle sessions to wake
         self.made_ready: dict[ReadyLine, int] = defaultdict(int)
+        self.ready_tasks: list[ReadyTask] = []  # the tasks of these jobs, where they are known
         self.ended: list[str] = []  # jobs that may have ended or were removed, for waiting callers
         ((*self._stored_meta, self.queues),) = connection.execute(SQL["read_meta"])
         self.sequence, self.last_seen_ms, self.reap_after_ms, *longest = self._stored_meta
@@ -181,6 +184,7 @@ class Transaction:
         reason: Reason | None = None,
         error: bytes | None = None,
         suspected: bool = False,
+        fingerprint: str = "",
     ) -> None:
         """Apply an event to a job and write the row back. The state table must allow the event."""
         if error is not None:
@@ -191,10 +195,10 @@ class Transaction:
         job.counters = charge(job.counters, event, started=started)
         job.token = None
         job.hold = None
-        job.due_ms = None
+        due_ms, job.due_ms = job.due_ms, None
         if event in _REQUEUEING:
             job.place = self.next_number()
-            job.ready_ms = self.now_ms
+            job.ready_ms = due_ms if event is Event.DUE and due_ms is not None else self.now_ms
             self.note_age(job.row, job.queue)
         if event in _CLEARING:
             job.suspect = 0
@@ -207,12 +211,16 @@ class Transaction:
         job.state = target
         self.count_move(job.queue, source, target)
         if target is State.READY:
-            self.note_ready(job.queue, suspects=bool(job.suspect))
+            self.note_ready(job.queue, job.task, suspects=bool(job.suspect))
         elif job.due_ms is not None:
             self.note_due(job.queue, job.due_ms)
         if event in _TOTALS:
             self.totals[_TOTALS[event]] += 1
         self.save(job)
+        if target is State.DEAD:
+            self.enter_dead_group(job, fingerprint)
+        elif source is State.DEAD:
+            self.leave_dead_group(job.row)
 
     def _end(self, job: JobRow, target: State, event: Event, reason: Reason | None) -> None:
         is_cancelled = target is State.CANCELLED and event is not Event.EXPIRE
@@ -241,6 +249,21 @@ class Transaction:
         self.counts[queue, state] -= 1
         if state == State.READY:
             self.touched.add(queue)
+        elif state == State.DEAD:
+            self.leave_dead_group(row)
+
+    def enter_dead_group(self, job: JobRow, fingerprint: str) -> None:
+        """Count a dead job in its group."""
+        release = release_of(job.session) or ""
+        names = (fingerprint, release, queue_of(job.queue), job.task)
+        ((group,),) = self.rows("add_to_dead_group", *names)
+        self.run("add_death", job.row, group, job.finished_ms)
+
+    def leave_dead_group(self, row: int) -> None:
+        """Take a job from its group, and forget the group with its last job."""
+        for (group,) in self.rows("remove_death", row):
+            self.run("take_from_dead_group", group)
+            self.run("forget_dead_group", group)
 
     def add_failure(self, job: JobRow, event: Event, error: bytes) -> None:
         self.run("add_failure", job.row, self.now_ms, str(event), job.attempt, job.session, error)
@@ -272,7 +295,7 @@ class Transaction:
         self.touched.clear()
         self.arrived.clear()
 
-    def arrive(self, row: int, line: str, rank: int) -> None:
+    def arrive(self, row: int, task: str, line: str, rank: int) -> None:
         """Note a new ready job, with its row as its place. `rank` does not include its age."""
         if self.queues:
             self.note_age(row, line)
@@ -281,10 +304,13 @@ class Transaction:
         if known is None or (rank, row) < known:
             self.arrived[line] = (rank, row)
         self.made_ready[ReadyLine(line)] += 1
+        self.ready_tasks.append((line, False, task, 1))
 
-    def note_ready(self, line: str, *, suspects: bool = False) -> None:
+    def note_ready(self, line: str, task: str | None = None, *, suspects: bool = False) -> None:
         """Note a ready job, for which an idle session should be woken."""
         self.made_ready[ReadyLine(line, suspects)] += 1
+        if task is not None:
+            self.ready_tasks.append((line, suspects, task, 1))
 
     def note_due(self, line: str, due_ms: int) -> None:
         """Note a job that falls due before idle workers poll again."""
@@ -321,13 +347,30 @@ class Transaction:
         if now < last:
             self.run("clamp_sessions", now + self.longest.lease_ms)
 
+    def _count_enqueued(self, queue: str, task: str, by: int) -> None:
+        """Count new jobs of a queue and task; those beyond the limit of pairs count together."""
+        self.connection.execute(SQL["add_enqueued"], (queue, task, by))
+        if self.connection.changes():
+            return
+        if self.rows("count_pairs", OTHER)[0][0] >= MAX_PAIRS:
+            queue = task = OTHER
+        self.run("begin_enqueued", queue, task, by, self.now_ms)
+
+    def write_counts(self) -> None:
+        """Write the numbers of records. Called before they are read, and before the commit."""
+        counts = [(*key, by) for key, by in self.counts.items() if by]
+        self.connection.executemany(SQL["add_counter"], counts)
+        self.counts.clear()
+
     def settle(self) -> None:
         """Write the bookkeeping. Called just before the commit."""
         self.refresh_lines()
         meta = [self.sequence, self.last_seen_ms, self.reap_after_ms, *self.longest]
         if meta != self._stored_meta:
             self.run("write_meta", *meta)
-        counts = [(*key, by) for key, by in self.counts.items() if by]
-        self.connection.executemany(SQL["add_counter"], counts)
-        totals = [(name, by) for name, by in self.totals.items() if by]
-        self.connection.executemany(SQL["add_total"], totals)
+        self.write_counts()
+        if self.totals:
+            totals = [(name, by) for name, by in self.totals.items() if by]
+            self.connection.executemany(SQL["add_total"], totals)
+        for (line, task), by in self.enqueued.items():
+            self._count_enqueued(queue_of(line), task, by)

@@ -3,9 +3,11 @@
 1. A worker owns a datagram socket for each of its plans, in a folder next to the database, and a
    file with the plan. While sessions wait under the plan, the name of the socket ends in `.idle`.
 2. A commit that makes jobs ready sends each idle worker that can take some of them its share.
+   Workers for some tasks only come first, because the others can take any job.
 3. The worker wakes that number of sessions and forwards the rest: another commit may have been
    faster, or the worker has fewer idle sessions than its share.
-4. A worker first marks itself idle and then looks for work once more, so that no wake-up is lost.
+4. Where the tasks of the jobs are not known, a worker for some tasks looks for its jobs again.
+5. A worker first marks itself idle and then looks for work once more, so that no wake-up is lost.
    It also polls, so only speed depends on the sockets.
 """
 
@@ -17,7 +19,9 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +36,8 @@ _MOST_HOPS: Final = 4
 _MOST_BYTES: Final = 4096
 #: Remember the plans of this many other workers.
 _MOST_PLANS: Final = 1000
+#: A worker has at most this many sockets; sessions with further plans only poll.
+_MOST_SOCKETS: Final = 100
 
 _encode = msgspec.json.Encoder().encode
 _decode_plan = msgspec.json.Decoder(Plan).decode
@@ -45,14 +51,29 @@ class ReadyLine(msgspec.Struct, frozen=True, array_like=True):
 
 
 class News(msgspec.Struct, frozen=True, array_like=True):
-    """Content of a datagram: a wake-up for jobs in one line."""
+    """Content of a datagram: a wake-up for jobs in one line. `number` is 0 if the worker should
+    only look for jobs again. `tasks` counts the jobs by task; it may not know some of them."""
 
     ready: ReadyLine
     number: int
     hops: int = 0
+    tasks: Mapping[str, int] = {}
+
+    @property
+    def knows_tasks(self) -> bool:
+        return 0 < self.number <= sum(self.tasks.values())
 
     def is_for(self, plan: Plan) -> bool:
+        """Return whether sessions with a plan may claim from the line of these jobs."""
         return plan.suspects == self.ready.suspects and plan.serves(self.ready.line)
+
+    def without(self, taken: Mapping[str, int]) -> News:
+        """Return the news of the other jobs, after these were announced. If `tasks` counts more
+        jobs than there are, some were claimed, and these may be among them."""
+        left = {task: number - taken.get(task, 0) for task, number in self.tasks.items()}
+        is_exact = sum(self.tasks.values()) == self.number
+        number = self.number - sum(taken.values()) if is_exact else self.number
+        return News(self.ready, number, self.hops, {task: n for task, n in left.items() if n})
 
 
 _decode_news = msgspec.json.Decoder(News).decode
@@ -66,6 +87,9 @@ class Found(msgspec.Struct, frozen=True):
 
 
 Look = Callable[[Iterable[Plan]], Found]
+
+#: Jobs that became ready: a line, whether they must run alone, their task and their number.
+ReadyTask = tuple[str, bool, str, int]
 
 
 class SQLiteWakeup:
@@ -87,11 +111,13 @@ class SQLiteWakeup:
     def nudge(self) -> None:
         self._here.get().nudge.give()
 
-    def wake(self, made_ready: Mapping[ReadyLine, int]) -> None:
+    def wake(
+        self, made_ready: Mapping[ReadyLine, int], ready_tasks: Sequence[ReadyTask] = ()
+    ) -> None:
         """Wake sessions that can take the jobs that a commit has made ready."""
         news = [News(ready, number) for ready, number in made_ready.items() if number > 0]
         if news:
-            self._here.get().send(news)
+            self._here.get().send(news, ready_tasks)
 
     def close(self) -> None:
         self._here.close()
@@ -111,10 +137,11 @@ class _Sockets:
         self._prefix = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._own: dict[Plan, _Own] = {}
         self._sender: socket.socket | None = None
-        self._plans: dict[str, Plan | None] = {}  # plans of other workers
+        self._plans: dict[str, Plan] = {}  # plans of other workers
         self._lock = threading.Lock()
         self._shown: frozenset[Plan] = frozenset()  # plans of waiting sessions
         self._kept: list[News] = []  # pending wake-ups, for an engine in memory
+        self._numbers = count()
 
     # ------------------------------------------------------------------------------ the waiter
 
@@ -151,21 +178,44 @@ class _Sockets:
                     if descriptor in own:
                         news += _receive(own[descriptor])
             woken = self._share_out(news, waiters)
-            if woken:
+            if woken or (waiters and not self.look_at):
                 return woken
 
     def _share_out(self, news: Iterable[News], waiters: Sequence[Waiter]) -> list[Waiter]:
         woken: list[Waiter] = []
         left: list[News] = []
+        for_all = [waiter for waiter in waiters if not waiter.plan.tasks]
         for one in news:
-            able = [w for w in waiters if w not in woken and one.is_for(w.plan)][: one.number]
+            if len(for_all) < len(waiters):
+                some, one = self._for_tasks(one, waiters, woken)
+                woken += some
+            able = [w for w in for_all if w not in woken and one.is_for(w.plan)][: one.number]
             woken += able
             if len(able) < one.number:
-                left.append(News(one.ready, one.number - len(able), one.hops + 1))
+                left.append(News(one.ready, one.number - len(able), one.hops + 1, one.tasks))
         if left and not self._is_alone:
             self.show(waiter.plan for waiter in waiters if waiter not in woken)
             self.send([one for one in left if one.hops <= _MOST_HOPS])
         return woken
+
+    def _for_tasks(
+        self, news: News, waiters: Sequence[Waiter], woken: Sequence[Waiter]
+    ) -> tuple[list[Waiter], News]:
+        """Choose waiters for some tasks, one for each job; return them, and the news of the other
+        jobs. If the tasks of the jobs are not known, the next wait looks at once."""
+        able = [w for w in waiters if w.plan.tasks and w not in woken and news.is_for(w.plan)]
+        if not news.knows_tasks:
+            self.look_at = 0.0 if able else self.look_at
+            return [], news
+        taken: Counter[str] = Counter()
+        chosen: list[Waiter] = []
+        for waiter in able:
+            left = (task for task, number in news.tasks.items() if number > taken[task])
+            task = next(filter(waiter.plan.runs, left), None)
+            if task is not None:
+                taken[task] += 1
+                chosen.append(waiter)
+        return chosen, news.without(taken)
 
     def _take_kept(self) -> list[News]:
         with self._lock:
@@ -177,10 +227,10 @@ class _Sockets:
         wanted = self._shown = frozenset(plans)
         if not wanted:
             self._take_kept()
-        for plan in wanted.difference(self._own):
-            own = self._bind(len(self._own), plan)
+        for number, plan in enumerate(wanted.difference(self._own)):
+            own = self._bind(plan, sweeps=number == 0) if self._has_room(wanted) else None
             if own is None:
-                return
+                break
             self._own[plan] = own
         for plan, own in self._own.items():
             if own.is_idle != (plan in wanted):
@@ -189,15 +239,25 @@ class _Sockets:
                 with contextlib.suppress(FileNotFoundError):  # the folder is gone: only polling
                     os.rename(self._path(f"{own.name}.{before}"), self._path(f"{own.name}.{after}"))
 
-    def _bind(self, number: int, plan: Plan) -> _Own | None:
+    def _has_room(self, wanted: Collection[Plan]) -> bool:
+        """Return whether there may be one more socket; close a socket that no session needs."""
+        if len(self._own) < _MOST_SOCKETS:
+            return True
+        unused = next((plan for plan in self._own if plan not in wanted), None)
+        if unused is not None:
+            self._release(self._own.pop(unused))
+        return unused is not None
+
+    def _bind(self, plan: Plan, *, sweeps: bool) -> _Own | None:
         if self._folder is None or not self._may_bind:
             return None
-        name = f"{self._prefix}-{number}"
+        name = f"{self._prefix}-{next(self._numbers)}"
         bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         bound.setblocking(False)
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            self._sweep()
+            if sweeps:
+                self._sweep()
             bound.bind(self._path(f"{name}.busy"))
             os.chmod(self._path(f"{name}.busy"), 0o600)
             file = os.open(self._folder / f"{name}.plan", os.O_WRONLY | os.O_CREAT, 0o600)
@@ -239,23 +299,56 @@ class _Sockets:
 
     # ------------------------------------------------------------------------------- the waker
 
-    def send(self, news: Sequence[News]) -> None:
+    def send(self, news: Sequence[News], ready_tasks: Sequence[ReadyTask] = ()) -> None:
         """Send each idle worker its share of the jobs that it can take."""
         if self._is_alone:
+            if any(plan.tasks for plan in self._shown):
+                news = _with_tasks(news, ready_tasks)
             wanted = [one for one in news if any(map(one.is_for, self._shown))]
             with self._lock:
                 self._kept += wanted
             if wanted:
                 self.nudge.give()
             return
-        names = self._idle_names()
-        for one in news if names else ():
-            able = [name for name in names if self._may_take(name, one)]
+        plans = {name: self._plan_of(name) for name in self._idle_names()}
+        some = {name: plan for name, plan in plans.items() if plan is not None and plan.tasks}
+        if some and ready_tasks:
+            news = _with_tasks(news, ready_tasks)
+        for one in news if plans else ():
+            if some:
+                one = self._send_by_task(some, one)
+            able = [
+                name
+                for name, plan in plans.items()
+                if name not in some and (plan is None or one.is_for(plan))
+            ]
             left = one.number
             for position, name in enumerate(able):
                 share = -(-left // (len(able) - position))
                 if share and self._send(name, News(one.ready, share, one.hops)):
                     left -= share
+
+    def _send_by_task(self, plans: Mapping[str, Plan], news: News) -> News:
+        """Send workers for some tasks their share; return the news of the other jobs."""
+        able = {name: plan for name, plan in plans.items() if news.is_for(plan)}
+        if not news.knows_tasks:
+            for name in able:
+                self._send(name, News(news.ready, 0, news.hops))
+            return news
+        shares: dict[str, dict[str, int]] = {name: {} for name in able}
+        for task, left in news.tasks.items():
+            names = [name for name, plan in able.items() if plan.runs(task)]
+            for position, name in enumerate(names):
+                share = -(-left // (len(names) - position))
+                if share:
+                    shares[name][task] = share
+                    left -= share
+        taken: Counter[str] = Counter()
+        for name, tasks in shares.items():
+            its_news = News(news.ready, sum(tasks.values()), news.hops, tasks)
+            if tasks and self._send(name, its_news):
+                taken.update(tasks)
+        return news.without(taken)
 
     def _idle_names(self) -> list[str]:
         if self._folder is None:
@@ -269,24 +362,27 @@ class _Sockets:
             self._plans = {}
         return names
 
-    def _may_take(self, name: str, news: News) -> bool:
-        """Guess whether a worker may take the job; it forwards a wake-up that it cannot use."""
+    def _plan_of(self, name: str) -> Plan | None:
+        """Return the plan of a worker, or None if it cannot be read: then the worker may take any
+        job. It forwards a wake-up that it cannot use."""
         stem = name.removesuffix(".idle")
         if stem not in self._plans:
             assert self._folder is not None
             try:
                 self._plans[stem] = _decode_plan((self._folder / f"{stem}.plan").read_bytes())
             except (OSError, msgspec.DecodeError):
-                return True
-        plan = self._plans[stem]
-        return plan is None or news.is_for(plan)
+                return None
+        return self._plans[stem]
 
     def _send(self, name: str, news: News) -> bool:
         if self._sender is None:
             self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._sender.setblocking(False)
+        packed = _encode(news)
+        if len(packed) > _MOST_BYTES:  # the names of many tasks: the worker looks for its jobs
+            packed = _encode(News(news.ready, 0, news.hops))
         try:
-            self._sender.sendto(_encode(news), self._path(name))
+            self._sender.sendto(packed, self._path(name))
         except FileNotFoundError:
             return False  # the worker has just stopped waiting
         except ConnectionRefusedError:  # the worker's process is gone
@@ -307,14 +403,17 @@ class _Sockets:
 
     def close(self) -> None:
         for own in self._own.values():
-            own.socket.close()
-            for ending in ("idle", "busy", "plan"):
-                self._unlink(f"{own.name}.{ending}")
+            self._release(own)
         if self._sender is not None:
             self._sender.close()
         if self._paths is not None:
             self._paths.close()
         self.nudge.close()
+
+    def _release(self, own: _Own) -> None:
+        own.socket.close()
+        for ending in ("idle", "busy", "plan"):
+            self._unlink(f"{own.name}.{ending}")
 
 
 class _Own:
@@ -324,6 +423,16 @@ class _Own:
         self.name = name
         self.socket = bound
         self.is_idle = False
+
+
+def _with_tasks(news: Sequence[News], ready_tasks: Sequence[ReadyTask]) -> list[News]:
+    """Add the tasks of the jobs to their news."""
+    tasks: dict[ReadyLine, Counter[str]] = {one.ready: Counter() for one in news}
+    for line, suspects, task, number in ready_tasks:
+        ready = ReadyLine(line, suspects)
+        if ready in tasks:
+            tasks[ready][task] += number
+    return [News(one.ready, one.number, one.hops, tasks[one.ready]) for one in news]
 
 
 def _receive(own: socket.socket) -> list[News]:

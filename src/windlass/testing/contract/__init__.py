@@ -1,8 +1,7 @@
 """The contract suite: the tests that every engine must pass.
 
-The suite needs pytest and hypothesis: `pip install 'windlass-queue[testing]'`. `suite` has all
-tests, `plugin` the fixtures, `place` the part that the author of an engine provides, `model` the
-specification.
+The suite needs pytest and hypothesis: the extra `testing`. `suite` has all tests, `plugin` the
+fixtures, `place` the part that the author of an engine provides, `model` the specification.
 """
 
 from pathlib import Path

@@ -26,24 +26,33 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
+from windlass.core.history import KEEP_HOURS_MS, WIDTH
 from windlass.core.states import Hold, State
 from windlass.core.unique import Until
 from windlass.engine.contract import (
     UNKNOWN_NONCE_MS,
+    AuditEntry,
     Batch,
     Beat,
     Capability,
     Claim,
+    DeadLabel,
+    DeadTallies,
+    DeadTally,
+    DocumentChange,
     Engine,
     Filter,
+    HistoryPage,
     JobChange,
     JobRecord,
+    Measure,
     NewJob,
     Outcome,
     Plan,
     QueueChange,
     Revival,
     ScheduleChange,
+    SessionCommand,
     Stats,
     UniqueKey,
 )
@@ -53,6 +62,7 @@ from windlass.testing.contract.strategies import (
     DAY_MS,
     endings,
     fields,
+    fingerprints,
     jumps,
     limits,
     plans,
@@ -76,6 +86,7 @@ TOTALS = (
     "retried",
     "lost",
     "crashed",
+    "sessions_lost",
     "stale",
     "expired",
     "replaced",
@@ -95,7 +106,7 @@ class QueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.world = type(self).new_world()
         self.model = self.make_model()
-        self.sessions = ["session-0", "session-1", "session-2"]
+        self.sessions = ["session-0", "session-1@v1", "session-2@v2"]
         self.known: dict[str, None] = {}
         self.started = len(self.sessions)
         self.open_engines()
@@ -189,6 +200,15 @@ class QueueMachine(RuleBasedStateMachine):
         self.same(lambda it: it.turn(session, (), nonce, plan, limit))
         return session, nonce, plan, limit
 
+    @rule(target=claims, slot=slots, plan=plans, limit=st.integers(1, 3))
+    def claim_twice(self, slot: int, plan: Plan, limit: int) -> Any:
+        """Claim, and repeat the claim at once, through another engine object if there is one."""
+        session, nonce = self.sessions[slot], self.world.nonce()
+        turns = [self.same(lambda it: it.turn(session, (), nonce, plan, limit)) for _ in range(2)]
+        first, again = ({claim.id for claim in turn.batch.claims} for turn in turns)
+        assert again == first or not first
+        return self.claimed(turns[1].batch)
+
     @rule(target=claims, call=repeatable)
     def repeat_claim(self, call: tuple[str, str, Plan, int]) -> Any:
         session, nonce, plan, limit = call
@@ -217,18 +237,28 @@ class QueueMachine(RuleBasedStateMachine):
         self.same(lambda it: it.finish([outcome, outcome] if again else [outcome]))
 
     @precondition(lambda self: self.running())
-    @rule(target=claims, data=st.data(), ending=endings, slot=slots, plan=plans, limit=limits)
+    @rule(
+        target=claims,
+        data=st.data(),
+        ending=endings,
+        again=st.booleans(),
+        slot=slots,
+        plan=plans,
+        limit=limits,
+    )
     def turn(
         self,
         data: st.DataObject,
         ending: Callable[[Claim], Outcome],
+        again: bool,
         slot: int,
         plan: Plan,
         limit: int,
     ) -> Any:
         outcome = ending(data.draw(st.sampled_from(self.running())))
+        outcomes = [outcome, outcome] if again else [outcome]
         session, nonce = self.sessions[slot], self.world.nonce()
-        turn = self.same(lambda it: it.turn(session, [outcome], nonce, plan, limit))
+        turn = self.same(lambda it: it.turn(session, outcomes, nonce, plan, limit))
         return self.claimed(turn.batch)
 
     def running(self) -> list[Claim]:
@@ -255,6 +285,27 @@ class QueueMachine(RuleBasedStateMachine):
         beat = Beat(session=self.sessions[slot], nonces=(), newest=self.world.nonce())
         self.same(lambda it: it.beat([beat]))
 
+    @rule(
+        slot=slots, known=st.lists(ids, max_size=3), is_late=st.booleans(), halves=st.integers(0, 2)
+    )
+    def beat_with_jobs(self, slot: int, known: list[str], is_late: bool, halves: int) -> None:
+        """Send the heartbeat of a worker that has some of its jobs, and jobs that it lost. The
+        worker has the answers to all of its claims, to half of them or to none."""
+        if is_late:
+            self.jump(UNKNOWN_NONCE_MS)
+        session = self.sessions[slot]
+        own = {id: job for id, job in self.model.jobs.items() if job.is_held_by(session)}
+        nonces = ["", *sorted(job.token or "" for job in own.values())]
+        newest = nonces[(len(nonces) - 1) * halves // 2]
+        beat = Beat(session=session, held=(*known, *list(own)[::2]), newest=newest)
+        self.same(lambda it: it.beat([beat]))
+
+    @rule(picked=st.lists(slots, max_size=3), command=st.sampled_from(SessionCommand))
+    def command(self, picked: list[int], command: SessionCommand) -> None:
+        names = [*(self.sessions[slot] for slot in picked), "session-unknown"]
+        self.same(lambda it: it.command(names, command))
+        self.same(lambda it: it.infos(names))
+
     @rule(slot=slots, suspects=st.lists(ids, max_size=3), all_of_them=st.booleans())
     def close(self, slot: int, suspects: list[str], all_of_them: bool) -> None:
         session = self.sessions[slot]
@@ -269,7 +320,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(slot=slots)
     def start_session(self, slot: int) -> None:
-        self.sessions[slot] = f"session-{self.started}"
+        self.sessions[slot] = f"session-{self.started}@v{self.started % 3}"
         self.started += 1
 
     # ------------------------------------------------------------------------------- operators
@@ -339,6 +390,30 @@ class QueueMachine(RuleBasedStateMachine):
     def discard(self, ids: list[str]) -> None:
         self.same(lambda it: it.discard(ids))
 
+    @rule(ids=st.lists(ids, min_size=1, max_size=2), fingerprint=fingerprints, ms=st.integers(0, 1))
+    def label(self, ids: list[str], fingerprint: str, ms: int) -> None:
+        """Give jobs another fingerprint: those that are dead, as they were seen or not."""
+        ended = {id: job.record.finished_ms or 0 for id, job in self.model.jobs.items()}
+        labels = [
+            DeadLabel(id=id, finished_ms=ended.get(id, 0) + ms, fingerprint=fingerprint)
+            for id in ids
+        ]
+        self.same(lambda it: it.label_dead(labels))
+
+    @rule(
+        fingerprint=fingerprints,
+        release=st.sampled_from([None, None, "", "v1"]),
+        queue=st.sampled_from([None, None, "a"]),
+        task=st.sampled_from([None, None, "t"]),
+        limit=st.integers(1, 3),
+    )
+    def find_grouped(
+        self, fingerprint: str, release: str | None, queue: str | None, task: str | None, limit: int
+    ) -> None:
+        filter = Filter(fingerprint=fingerprint, release=release, queue=queue, task=task)
+        self.compare_pages(filter, limit)
+        self.same(lambda it: _without_examples(it.dead_tallies([fingerprint, "none"])))
+
     @rule(queue=queues, paused=st.sampled_from([True, False, False]))
     def pause_or_resume(self, queue: str, paused: bool) -> None:
         self.same(lambda it: it.change_queue(queue, QueueChange(paused=paused)))
@@ -370,6 +445,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def tend(self) -> None:
         self.same(lambda it: it.tend())
+        self.same(all_history)
 
     @rule(known=st.lists(ids, max_size=3))
     def tend_with_care(self, known: list[str]) -> None:
@@ -422,6 +498,51 @@ class QueueMachine(RuleBasedStateMachine):
     def remove_schedule(self, name: str) -> None:
         self.same(lambda it: it.remove_schedule(name))
 
+    # --------------------------------------------------------------------- documents and audit
+
+    @rule(
+        keys=st.lists(st.sampled_from(["x", "y", "z"]), min_size=1, max_size=3),
+        is_current=st.sampled_from([True, True, False]),
+        body=st.sampled_from([None, b"", b"body", b"\0"]),
+        again=st.booleans(),
+    )
+    def change_documents(
+        self, keys: list[str], is_current: bool, body: bytes | None, again: bool
+    ) -> None:
+        known = [self.model.documents.get(("kind", key)) for key in keys]
+        changes = [
+            DocumentChange(
+                kind="kind",
+                key=key,
+                expected=one.revision if one and is_current else "",
+                revision=self.world.nonce(),
+                body=body,
+            )
+            for key, one in zip(keys, known, strict=True)
+        ]
+        self.same(lambda it: it.change_documents([*changes, *changes] if again else changes))
+        self.same(lambda it: it.list_documents("kind"))
+
+    @rule(numbers=st.lists(st.integers(0, 20), max_size=3))
+    def add_audit(self, numbers: list[int]) -> None:
+        entries = [AuditEntry(id=f"{number:02}", body=b"entry") for number in numbers]
+        self.same(lambda it: it.add_audit(entries))
+        self.same(lambda it: it.list_audit())
+
+    # --------------------------------------------------------------------------------- history
+
+    @rule(
+        reporter=st.sampled_from(["one", "other"]),
+        number=st.integers(1, 3),
+        names=st.lists(st.tuples(queues, tasks), max_size=3),
+    )
+    def record(self, reporter: str, number: int, names: list[tuple[str, str]]) -> None:
+        """Send a report, which is often a repeat, and may name a task twice."""
+        counts = tuple(number * at for at in range(WIDTH))
+        measures = [Measure(queue=queue, task=task, counts=counts) for queue, task in names]
+        self.same(lambda it: it.record(reporter, number, measures))
+        self.same(all_history)
+
     # ---------------------------------------------------------------------------- time and place
 
     @rule(by_ms=jumps)
@@ -461,6 +582,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(
         state=st.sampled_from([None, *State]),
         hold=st.sampled_from([None, None, None, Hold.UNROUTABLE, Hold.PAUSED]),
+        suspects=st.sampled_from([False, False, True]),
         queue=st.sampled_from([None, "a"]),
         task=st.sampled_from([None, "t"]),
         since_ms=st.sampled_from([None, None, START_MS, START_MS + 1_000]),
@@ -471,6 +593,7 @@ class QueueMachine(RuleBasedStateMachine):
         self,
         state: State | None,
         hold: Hold | None,
+        suspects: bool,
         queue: str | None,
         task: str | None,
         since_ms: int | None,
@@ -478,7 +601,13 @@ class QueueMachine(RuleBasedStateMachine):
         limit: int,
     ) -> None:
         filter = Filter(
-            state=state, hold=hold, queue=queue, task=task, since_ms=since_ms, until_ms=until_ms
+            state=state,
+            hold=hold,
+            suspects=suspects,
+            queue=queue,
+            task=task,
+            since_ms=since_ms,
+            until_ms=until_ms,
         )
         self.compare_pages(filter, limit)
 
@@ -496,6 +625,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.same(lambda it: it.get(known))
         self.same(lambda it: it.ends(known))
         self.compare_pages(Filter(), 1_000)
+        self.same(lambda it: _without_examples(it.dead_tallies()))
         self.same(lambda it: _known_totals(it.stats()))
         self.same(lambda it: it.sessions())
         self.same(lambda it: all_introductions(it, "session-"))
@@ -522,6 +652,11 @@ class QueueMachine(RuleBasedStateMachine):
             assert self.world.engine.check() == []
         finally:
             self.world.variant.remove()
+
+
+def _without_examples(found: DeadTallies) -> list[DeadTally]:
+    """The groups of dead jobs. Of several jobs that died last, each may be the example."""
+    return [replace(tally, example="") for tally in found.tallies]
 
 
 def purge_all(it: Engine | Model, queue: str) -> int:
@@ -556,10 +691,14 @@ def all_introductions(it: Engine | Model, prefix: str) -> dict[str, bytes]:
     return infos
 
 
-def _known_totals(stats: Stats) -> tuple[object, object, dict[str, int]]:
+def all_history(it: Engine | Model) -> tuple[HistoryPage, HistoryPage]:
+    return it.history(KEEP_HOURS_MS), it.history(KEEP_HOURS_MS, by_hour=True)
+
+
+def _known_totals(stats: Stats) -> tuple[object, ...]:
     """Return the stats without totals that only some engines count."""
     totals = {name: stats.totals.get(name, 0) for name in TOTALS}
-    return stats.queues, stats.oldest_ready_ms, totals
+    return stats.queues, stats.oldest_ready_ms, totals, stats.enqueued
 
 
 def run_machine(

@@ -4,7 +4,8 @@ This is the specification of the verbs. It is pure, and not optimized. Its verbs
 same values as those of `windlass.engine.contract.Engine`.
 
 1. `model_state`: the state, and the transition function; `model_job`: one job.
-2. `model_sessions`, `model_claims`, `model_schedules` and `model_admin`: the verbs of one concern.
+2. `model_sessions`, `model_claims`, `model_dead_groups`, `model_schedules`, `model_documents` and
+   `model_admin`: the verbs of one concern.
 3. This module: putting and reading jobs; `model_unique`: the rules of unique keys.
 """
 
@@ -16,6 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from windlass.core.ids import release_of
 from windlass.core.queues.labels import queue_of
 from windlass.core.states import Event, Hold, State, is_allowed
 from windlass.engine.contract import (
@@ -31,6 +33,7 @@ from windlass.engine.contract import (
 from windlass.testing.contract import model_unique
 from windlass.testing.contract.model_admin import AdminModel
 from windlass.testing.contract.model_claims import ClaimModel
+from windlass.testing.contract.model_dead_groups import DeadGroupModel
 from windlass.testing.contract.model_job import ModelJob
 from windlass.testing.contract.model_state import ModelKey
 
@@ -38,7 +41,7 @@ from windlass.testing.contract.model_state import ModelKey
 Listed = tuple[tuple[Any, ...], JobRecord]
 
 
-class Model(ClaimModel, AdminModel):
+class Model(ClaimModel, AdminModel, DeadGroupModel):
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
         return [self._put(new) for new in jobs]
 
@@ -71,7 +74,7 @@ class Model(ClaimModel, AdminModel):
         job = self.jobs[new.id] = ModelJob.of(new, self.sequence, self.now_ms)
         if job.is_claimable:
             job.age = self.age_of(new.queue)
-        self.totals["enqueued"] += 1
+        self.count_enqueued(new.queue, new.task)
         return Placed(new.id, PutCode.CREATED)
 
     def _is_full(self, line: str) -> bool:
@@ -99,8 +102,8 @@ class Model(ClaimModel, AdminModel):
         """List what all pages of `find` contain, in order."""
         found = [
             (
-                _find_order(job),
-                replace(job.seen(self.now_ms), payload=b"", result=None, failures=()),
+                _find_order(job, filter),
+                _without_details(job.seen(self.now_ms)),
             )
             for job in self.jobs.values()
             if _matches(job.record, filter)
@@ -108,9 +111,15 @@ class Model(ClaimModel, AdminModel):
         return sorted(found, key=itemgetter(0))
 
 
-def _find_order(job: ModelJob) -> tuple[Any, ...]:
+def _without_details(record: JobRecord) -> JobRecord:
+    return replace(record, payload=b"", result=None, failures=(), fingerprint="")
+
+
+def _find_order(job: ModelJob, filter: Filter) -> tuple[Any, ...]:
     """Return the index of a job and its place in that index. Jobs of one place are in any order."""
     record = job.record
+    if filter.fingerprint is not None:
+        return (-(record.finished_ms or 0),)
     index = _index_of(record)
     place: tuple[Any, ...] = (-job.visit_ms,)
     if index is JobIndex.RUNNING:
@@ -156,6 +165,12 @@ def _matches(record: JobRecord, filter: Filter) -> bool:
         (filter.hold, record.hold),
         (filter.queue, queue_of(record.queue)),
         (filter.task, record.task),
+        (filter.fingerprint, record.fingerprint),
+        (filter.release, release_of(record.session) or ""),
     )
     is_wanted = all(want is None or want == have for want, have in wanted)
+    if filter.fingerprint is not None or filter.release is not None:
+        is_wanted = is_wanted and record.state is State.DEAD
+    if filter.suspects and _index_of(record) is not JobIndex.SUSPECT:
+        return False
     return is_wanted and filter.includes_instant(record.created_ms)

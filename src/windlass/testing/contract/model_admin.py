@@ -42,6 +42,7 @@ FRESH: Final[dict[str, Any]] = {
     "held_because": None,
     "cancel_requested": False,
     "suspect": False,
+    "fingerprint": "",
 }
 
 
@@ -192,6 +193,7 @@ class AdminModel(SessionModel):
                 del self.gone[session]
                 self.last_nonces.pop(session, None)
         resumed = self._resume_rest()
+        self.keep_history()
         is_full = BITE in {reaped, purged + len(doomed), len(expired), resumed}
         return Tended(reaped=reaped, purged=purged, doomed=doomed, more=is_full or is_cut_short)
 
@@ -248,7 +250,9 @@ class AdminModel(SessionModel):
         firsts: dict[str, int] = {}
         for job in self.in_line():
             firsts.setdefault(job.record.queue, max(0, self.now_ms - job.ready_ms))
-        return Stats(queues=queues, oldest_ready_ms=firsts, totals=dict(self.totals))
+        enqueued = {pair: counter.number for pair, counter in self.pairs.items()}
+        totals = {**self.totals, "enqueued": self.forgotten + sum(enqueued.values())}
+        return Stats(queues=queues, oldest_ready_ms=firsts, totals=totals, enqueued=enqueued)
 
     def in_line(self) -> list[ModelJob]:
         """List all claimable jobs in order, without suspects."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from windlass.core.durations import LATEST_MS
 from windlass.core.queues.labels import queue_of
-from windlass.core.states import Event, Hold, Reason, stray_delay_ms
+from windlass.core.states import Event, Hold, Reason, State, stray_delay_ms
 from windlass.engine.contract import (
     BITE,
     MAX_WHY,
@@ -88,7 +88,7 @@ class ClaimModel(SessionModel):
             and plan.serves(job.record.queue)
             and not self._settings_of(job.record.queue).paused
         ]
-        return in_turn(plan, jobs, self.rank)
+        return _pass_over(plan, in_turn(plan, jobs, self.rank))
 
     def _lease(
         self, session: str, nonce: str, plan: Plan, limit: int
@@ -197,7 +197,7 @@ class ClaimModel(SessionModel):
             self._end(job, outcome)
             return Verdict.OK
         if job is not None and job.last_end == (outcome.token, type(outcome)):
-            return Verdict.OK
+            return Verdict.REPEATED
         self.totals["stale"] += 1
         return Verdict.STALE
 
@@ -220,6 +220,8 @@ class ClaimModel(SessionModel):
                 self.move(job, Event.RETRY, error=error, due_ms=due_ms)
             case Buried(reason=reason, error=error, started=started):
                 self.move(job, Event.BURY, error=error, started=started, reason=reason)
+                if job.record.state is State.DEAD:
+                    job.record = replace(job.record, fingerprint=outcome.fingerprint)
             case Released(started=started, alone=alone):
                 suspect = alone or job.record.suspect
                 self.move(job, Event.RELEASE, started=started, suspect=suspect)
@@ -233,3 +235,16 @@ class ClaimModel(SessionModel):
                     job.record = replace(job.record, held_because=why[:MAX_WHY])
             case _:
                 raise TypeError(f"Expected one of the contract's outcomes, found {outcome!r}.")
+
+
+def _pass_over(plan: Plan, jobs: list[ModelJob]) -> list[ModelJob]:
+    """Leave out jobs of other tasks than those of the plan, and jobs behind too many of them."""
+    passed: Counter[str] = Counter()
+    left: list[ModelJob] = []
+    for job in jobs:
+        line = queue_of(job.record.queue) if plan.queues else ""
+        if not plan.runs(job.record.task):
+            passed[line] += 1
+        elif passed[line] <= plan.most_passed_over:
+            left.append(job)
+    return left

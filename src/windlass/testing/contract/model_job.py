@@ -153,6 +153,7 @@ class ModelJob:
             counters=record.counters,
             created_ms=record.created_ms,
             suspect=record.suspect,
+            waited_ms=max(0, (record.started_ms or 0) - self.ready_ms),
         )
 
     def seen(self, now_ms: int) -> JobRecord:

@@ -14,13 +14,17 @@ from windlass.engine.contract import (
     Closed,
     Introductions,
     Pulse,
+    SessionCommand,
     SessionRecord,
+    check_held,
 )
+from windlass.testing.contract.model_job import ModelJob
 from windlass.testing.contract.model_state import ModelState
 
 
 class SessionModel(ModelState):
     def beat(self, beats: Sequence[Beat]) -> list[Pulse]:
+        check_held(beats)
         self._notice_silence()
         return [self._beat(beat) for beat in beats]
 
@@ -28,24 +32,39 @@ class SessionModel(ModelState):
         if beat.session in self.gone:
             return Pulse(session=beat.session, alive=False)
         if beat.info:
-            self.infos[beat.session] = beat.info
+            self.said[beat.session] = beat.info
         if beat.session in self.expiries or beat.info:
             self.expiries[beat.session] = self.now_ms + self.options.lease_ms
         if beat.nonces is not None:
             self._give_back_unknown(beat, beat.nonces)
         wanted = [job.record for job in self._held(beat.session) if job.record.cancel_requested]
         cancel = tuple(sorted(record.id for record in wanted))
-        return Pulse(session=beat.session, alive=True, cancel=cancel)
+        return Pulse(
+            session=beat.session,
+            alive=True,
+            cancel=cancel,
+            lost=() if beat.held is None else self._compare_held(beat, beat.held),
+            command=self.commands.get(beat.session, SessionCommand.RUN),
+        )
+
+    def _old_claims(self, session: str) -> list[ModelJob]:
+        """List the jobs whose claim is so old that its reply must have arrived."""
+        ages = [(job, self.now_ms - (job.record.started_ms or 0)) for job in self._held(session)]
+        return [job for job, age_ms in ages if age_ms >= UNKNOWN_NONCE_MS or age_ms < 0]
 
     def _give_back_unknown(self, beat: Beat, nonces: tuple[str, ...]) -> None:
-        for job in self._held(beat.session):
-            started_ms, token = job.record.started_ms, job.token
-            assert started_ms is not None
-            assert token is not None
-            is_lost = token not in nonces and token <= beat.newest
-            age_ms = self.now_ms - started_ms
-            if is_lost and (age_ms >= UNKNOWN_NONCE_MS or age_ms < 0):
+        for job in self._old_claims(beat.session):
+            assert job.token is not None
+            if job.token not in nonces and job.token <= beat.newest:
                 self.move(job, Event.RELEASE, started=False)
+
+    def _compare_held(self, beat: Beat, held: tuple[str, ...]) -> tuple[str, ...]:
+        for job in self._old_claims(beat.session):
+            assert job.token is not None
+            if job.record.id not in held and job.token <= beat.newest:
+                self.move(job, Event.RELEASE, started=False)
+        holding = {job.record.id for job in self._held(beat.session)}
+        return tuple(id for id in held if id not in holding)
 
     def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
         self._end_session(session)
@@ -61,6 +80,7 @@ class SessionModel(ModelState):
         return Closed(crashed=crashed, suspected=len(suspected) - crashed, released=len(innocent))
 
     def lose(self, session: str, cause: str) -> int:
+        self.totals["sessions_lost"] += session in self.said
         self._end_session(session)
         held = self._held(session)
         for job in held:
@@ -74,19 +94,28 @@ class SessionModel(ModelState):
                 expires_in_ms=expires_ms - self.now_ms,
                 jobs=len(self._held(name)),
                 held=tuple(sorted(job.record.id for job in self._held(name))[:MAX_HELD]),
-                info=self.infos.get(name, b""),
+                info=self.said.get(name, b""),
+                command=self.commands.get(name, SessionCommand.RUN),
             )
             for name, expires_ms in sorted(self.expiries.items())
         ]
 
+    def infos(self, sessions: Sequence[str]) -> list[bytes | None]:
+        return [self.said.get(name) for name in sessions]
+
+    def command(self, sessions: Sequence[str], command: SessionCommand) -> list[bool]:
+        self.commands |= {name: command for name in sessions if name in self.expiries}
+        return [name in self.expiries for name in sessions]
+
     def introductions(self, prefix: str, cursor: str | None = None) -> Introductions:
         """Return all introductions at once. Engines need several calls for this."""
-        named = {name: info for name, info in self.infos.items() if name.startswith(prefix)}
+        named = {name: info for name, info in self.said.items() if name.startswith(prefix)}
         return Introductions(named, None)
 
     def _end_session(self, session: str) -> None:
         self.expiries.pop(session, None)
-        self.infos.pop(session, None)
+        self.said.pop(session, None)
+        self.commands.pop(session, None)
         self.gone[session] = self.now_ms + GONE_SESSION_MS
 
     def _notice_silence(self) -> None:
@@ -116,6 +145,7 @@ class SessionModel(ModelState):
         for session in self._silent_sessions():
             if reaped == BITE:
                 break
+            self.totals["sessions_lost"] += session in self.said
             self._end_session(session)
             for job in self._held(session)[: BITE - reaped]:
                 self.move(job, Event.LOSE)

@@ -13,8 +13,10 @@ from windlass.core.longest_lease import LongestLease
 from windlass.core.queues.labels import queue_of
 from windlass.core.queues.settings import QueueSettings, task_key
 from windlass.core.states import Event, next_state
-from windlass.engine.contract import MIN_RECORD_MS, EngineOptions, Plan
+from windlass.engine.contract import MIN_RECORD_MS, EngineOptions, Plan, SessionCommand
 from windlass.testing.contract import model_unique
+from windlass.testing.contract.model_documents import DocumentModel
+from windlass.testing.contract.model_history import HistoryModel
 from windlass.testing.contract.model_job import ModelJob
 from windlass.testing.contract.model_schedules import ScheduleModel
 
@@ -35,8 +37,9 @@ class ModelKey(NamedTuple):
     until_ms: int
 
 
-class ModelState(ScheduleModel):
+class ModelState(ScheduleModel, DocumentModel, HistoryModel):
     def __init__(self, options: EngineOptions, now_ms: int) -> None:
+        super().__init__()
         self.options = options
         self.now_ms = now_ms
         self.sequence = 0
@@ -45,7 +48,8 @@ class ModelState(ScheduleModel):
         self.last_stored: dict[tuple[str, str], str] = {}  # (task, unique key) -> job id
         self.replaced_puts: dict[str, model_unique.ReplacedPut] = {}  # id -> an earlier put
         self.expiries: dict[str, int] = {}  # leases of live sessions
-        self.infos: dict[str, bytes] = {}  # the introductions of live sessions
+        self.said: dict[str, bytes] = {}  # session -> its info, of live sessions
+        self.commands: dict[str, SessionCommand] = {}  # of live sessions
         self.last_nonces: dict[str, str] = {}  # session -> the latest nonce that got a job
         self.gone: dict[str, int] = {}  # dead session -> until when it is stored
         self.totals: Counter[str] = Counter()
@@ -70,7 +74,8 @@ class ModelState(ScheduleModel):
         job.move(event, state, self.now_ms, **details)
         if event in QUEUEING:
             self.sequence += 1
-            job.place, job.ready_ms = self.sequence, self.now_ms
+            due_ms = was.due_ms if event is Event.DUE else None
+            job.place, job.ready_ms = self.sequence, self.now_ms if due_ms is None else due_ms
             job.age = self.age_of(job.record.queue)
         if state.is_final:
             job.keep_until_ms = self.now_ms + max(self.options.dead_ttl_ms, MIN_RECORD_MS)

@@ -45,16 +45,18 @@ plans = st.one_of(
         most_bytes=budgets,
     ),
     st.builds(
-        lambda first, turns, suspects, most_bytes: Plan(
+        lambda first, turns, suspects, most_bytes, tasks: Plan(
             queues=("none", "a", "b") if first else ("a", "b"),
             suspects=suspects,
             shares=(Share(first, 2, turns),),
             most_bytes=most_bytes,
+            tasks=tasks,
         ),
         st.integers(0, 1),
         st.sampled_from([b"", b"\1", b"\0\1\0", b"\1\1\0\1"]),
         suspects,
         budgets,
+        st.sampled_from([(), (), ("t",)]),
     ),
     st.builds(
         Plan,
@@ -62,10 +64,19 @@ plans = st.one_of(
         suspects=suspects,
         labels=st.sampled_from([("gpu",), ("gpu", "x"), ("x",)]),
     ),
+    st.builds(
+        Plan,
+        queues=st.sampled_from([(), ("a",), ("b", "a")]),
+        suspects=suspects,
+        labels=st.sampled_from([(), ("gpu",)]),
+        tasks=st.sampled_from([("t",), ("u", "none"), ("u", "t")]),
+        most_bytes=budgets,
+    ),
 )
 limits = st.sampled_from([0, 1, 1, 2, 3, 100])
 slots = st.integers(0, 2)
 errors = st.sampled_from([b"", b"boom"])
+fingerprints = st.sampled_from(["", "aa", "aa", "ab"])
 uniques = st.builds(
     UniqueKey,
     key=st.sampled_from(["v", "v", "w"]),
@@ -106,14 +117,20 @@ endings: st.SearchStrategy[Callable[[Claim], Outcome]] = st.one_of(
         errors,
     ),
     st.builds(
-        lambda reason, error, started: (
+        lambda reason, error, started, fingerprint: (
             lambda claim: Buried(
-                id=claim.id, token=claim.token, reason=reason, error=error, started=started
+                id=claim.id,
+                token=claim.token,
+                reason=reason,
+                error=error,
+                started=started,
+                fingerprint=fingerprint,
             )
         ),
         st.sampled_from(Reason),
         errors,
         st.booleans(),
+        fingerprints,
     ),
     st.builds(
         lambda started, alone: (

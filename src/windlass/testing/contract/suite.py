@@ -9,13 +9,18 @@ from collections.abc import Callable
 from typing import Final
 
 from windlass.testing.contract import (
+    test_audit,
     test_change,
     test_check,
     test_claim,
     test_close,
+    test_dead_groups,
+    test_documents,
     test_ends,
     test_find,
     test_finish,
+    test_heartbeats,
+    test_history,
     test_lost_replies,
     test_matrix,
     test_operator,
@@ -33,13 +38,18 @@ from windlass.testing.contract.place import Place
 from windlass.testing.contract.world import World
 
 MODULES: Final = (
+    test_audit,
     test_change,
     test_check,
     test_claim,
     test_close,
+    test_dead_groups,
+    test_documents,
     test_ends,
     test_find,
     test_finish,
+    test_heartbeats,
+    test_history,
     test_lost_replies,
     test_matrix,
     test_operator,

@@ -7,13 +7,16 @@ import pytest
 from windlass.core.states import Reason
 from windlass.core.unique import OnConflict
 from windlass.engine.contract import (
+    AuditEntry,
     Beat,
     Buried,
     Capability,
+    DocumentChange,
     Engine,
     Progressed,
     Released,
     Retried,
+    SessionCommand,
     Snoozed,
     Succeeded,
     UniqueKey,
@@ -45,13 +48,28 @@ def live_a_life(world: World) -> None:
             Unroutable(id=g.id, token=g.token),
         ]
     )
+    world.engine.command(["worker"], SessionCommand.QUIET)
     world.engine.close("worker", [a.id, b.id], "killed")
     world.claim("other")
+    world.engine.command(["other"], SessionCommand.STOP)
     world.let_expire("other")
     retry_jobs(world.engine, [d.id])
     world.engine.adopt([g.task])
     world.engine.beat([Beat(session="other", nonces=(), newest=world.nonce())])
     world.engine.tend()
+    keep_records(world)
+
+
+def keep_records(world: World) -> None:
+    """Store documents and audit entries, which no maintenance removes."""
+    made, gone = (
+        DocumentChange(kind="kind", key=key, expected="", revision="1", body=b"body")
+        for key in ("made", "gone")
+    )
+    removed = DocumentChange(kind="kind", key="gone", expected="1", revision="2", body=None)
+    world.engine.change_documents([made, gone])
+    world.engine.change_documents([removed])
+    world.engine.add_audit([AuditEntry(id=id, body=b"entry") for id in ("a", "b")])
 
 
 def test_nothing_is_wrong_with_an_empty_engine(engine: Engine) -> None:

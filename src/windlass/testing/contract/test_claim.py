@@ -34,6 +34,7 @@ from windlass.testing.contract.world import (
 )
 
 in_strict_order = pytest.mark.needs(Capability.STRICT_ORDER)
+many_processes = pytest.mark.needs(Capability.MANY_PROCESSES)
 
 
 def test_gives_what_was_put(world: World) -> None:
@@ -50,6 +51,7 @@ def test_gives_what_was_put(world: World) -> None:
                 payload=b"body",
                 counters=Counters(attempt=1, starts=1),
                 created_ms=START_MS,
+                waited_ms=10,
             ),
         )
     )
@@ -361,6 +363,70 @@ def test_a_nonce_belongs_to_its_session(world: World) -> None:
     assert ids_of(world.claim("one", nonce="same", limit=1)) == [first]
     assert ids_of(world.claim("two", nonce="same", limit=1)) == [second]
     assert ids_of(world.claim("one", nonce="same", limit=1)) == [first]
+
+
+def spread(world: World, number: int, queue: str = "a") -> list[str]:
+    """Put jobs one by one, so that every partition gets some."""
+    return [world.put(queue=queue) for _ in range(number)]
+
+
+@many_processes
+@pytest.mark.parametrize("queues", [(), ("a",), ("b", "a")])
+def test_a_claim_may_be_repeated_through_another_engine_object(
+    world: World, queues: tuple[str, ...]
+) -> None:
+    """Let both objects know the session, and let the reply to the last claim be lost."""
+    plan, objects = Plan(queues=queues), [world.engine, world.open()]
+    spread(world, 5)
+    for engine in objects:
+        assert len(claim_jobs(engine, "worker", world.nonce(), plan, 1).claims) == 1
+    lost = world.nonce()
+    first = ids_of(claim_jobs(objects[0], "worker", lost, plan, 5))
+    spread(world, 8)
+    before = world.records()
+    assert len(first) == 3
+    for engine in (objects[1], world.open(), objects[0]):
+        assert set(ids_of(claim_jobs(engine, "worker", lost, plan, 5))) == set(first)
+    assert world.records() == before
+    objects[1].finish([Succeeded(id=first[0], token=lost)])
+    again = ids_of(claim_jobs(world.open(), "worker", lost, plan, 5))
+    assert set(again) == set(first[1:])
+
+
+@many_processes
+@pytest.mark.parametrize("queues", [(), ("a",), ("b", "a")])
+def test_a_late_claim_through_another_engine_object_leases_nothing(
+    world: World, queues: tuple[str, ...]
+) -> None:
+    """The claim was delayed: the session has claimed again since then."""
+    plan, late, next_nonce = Plan(queues=queues), world.nonce(), world.nonce()
+    spread(world, 12)
+    assert len(claim_jobs(world.engine, "worker", next_nonce, plan, 1).claims) == 1
+    assert claim_jobs(world.open(), "worker", late, plan, 5).claims == ()
+
+
+@many_processes
+def test_a_turn_through_another_engine_object_ends_the_claims_of_the_first(world: World) -> None:
+    spread(world, 8)
+    first = claim_jobs(world.engine, "worker", world.nonce(), Plan(), 4).claims
+    outcomes = [Succeeded(id=claim.id, token=claim.token) for claim in first]
+    other, nonce = world.open(), world.nonce()
+    turn = other.turn("worker", outcomes, nonce, Plan(), 4)
+    assert turn.verdicts == (Verdict.OK,) * 4
+    repeated = world.engine.turn("worker", outcomes, nonce, Plan(), 4)
+    assert repeated.verdicts == (Verdict.REPEATED,) * 4
+    assert set(ids_of(repeated.batch)) == set(ids_of(turn.batch))
+    assert len(turn.batch.claims) == 4
+
+
+@pytest.mark.parametrize("queues", [(), ("a",), ("b", "a")])
+def test_a_claim_that_found_nothing_leaves_its_nonce_free(
+    world: World, queues: tuple[str, ...]
+) -> None:
+    plan, nonce = Plan(queues=queues), world.nonce()
+    assert claim_jobs(world.engine, "worker", nonce, plan, 5).claims == ()
+    (id,) = spread(world, 1)
+    assert ids_of(claim_jobs(world.engine, "worker", nonce, plan, 5)) == [id]
 
 
 def test_a_repeated_claim_has_no_progress_lost(world: World) -> None:

@@ -1,7 +1,7 @@
 """Test the end of a session: closed with suspects, lost with its worker; release of a nonce."""
 
 from windlass.core.states import SUSPECT_AFTER_LOSSES, Counters, Event, State
-from windlass.engine.contract import BITE, Batch, Closed, Succeeded
+from windlass.engine.contract import BITE, Batch, Beat, Closed, Succeeded
 from windlass.testing.contract.world import World
 
 # ------------------------------------------------------------------------------------- closing
@@ -95,6 +95,20 @@ def test_a_session_that_is_lost_is_as_one_that_expired(world: World) -> None:
     assert not world.alive("worker")
     assert world.claim("worker") == Batch(gone=True)
     assert world.engine.sessions() == []
+
+
+def test_lost_sessions_with_an_info_are_counted_once(world: World) -> None:
+    """Without an info the session is no worker's: it made a call, and was forgotten."""
+    world.put_many(2)
+    world.engine.beat([Beat(session=name, info=b"me") for name in ("closed", "lost", "expired")])
+    world.claim("lost", limit=1)
+    world.claim("silent", limit=1)
+    world.engine.close("closed", [], "exit code 0")
+    world.engine.lose("lost", "its worker died")
+    world.engine.lose("lost", "its worker died")
+    assert world.engine.stats().totals["sessions_lost"] == 1
+    world.let_expire("expired", "silent")
+    assert world.engine.stats().totals["sessions_lost"] == 2
 
 
 def test_a_job_that_is_lost_again_and_again_has_to_run_alone(world: World) -> None:

@@ -86,7 +86,9 @@ def one_of_each(world: World) -> dict[str, list[str]]:
     running = [world.take("worker-2").id, world.take("worker-1").id]
     ready = [world.put(queue="b"), world.put(queue="a")]
     indexes = (running, ready, suspects, parked, due, dead, cancelled, succeeded)
-    return {index: ids[::-1] for index, ids in zip(pages.JobIndex, indexes, strict=True)}
+    return {
+        index: ids[::-1] for index, ids in zip(pages.indexes_for(Filter()), indexes, strict=True)
+    }
 
 
 # --------------------------------------------------------------------------------------- order
@@ -286,6 +288,20 @@ def test_held_jobs_are_found_behind_many_others(
         page = world.engine.find(Filter(hold=hold))
         assert ([record.id for record in page.records], page.cursor) == ([id], None)
     assert world.engine.find(Filter(hold=Hold.PAUSED, state=State.DEAD)) == Page((), None)
+
+
+def test_suspects_are_found_behind_many_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [world.put(), world.put()]
+    assert len(world.claim(limit=2).claims) == 2
+    world.engine.close("worker", ids, "died")
+    world.put_many(40)
+    monkeypatch.setattr(pages, "SCAN_BUDGET", 12)
+    page = world.engine.find(Filter(suspects=True))
+    assert (sorted(one.id for one in page.records), page.cursor) == (sorted(ids), None)
+    assert world.engine.find(Filter(suspects=True, state=State.DEAD)) == Page((), None)
+    assert world.engine.find(Filter(suspects=True, task="none")) == Page((), None)
 
 
 def test_jobs_are_chosen_by_their_creation(world: World) -> None:

@@ -206,9 +206,9 @@ def test_more_bytes_than_a_batch_has_at_once(world: World) -> None:
     ]
     last = world.put()
     nonce = world.nonce()
-    for _ in range(2):
+    for verdict in (Verdict.OK, Verdict.REPEATED):
         turn = world.engine.turn("worker", outcomes, nonce, Plan(), 5)
-        assert turn.verdicts == (Verdict.OK,) * 7
+        assert turn.verdicts == (verdict,) * 7
         assert [claim.id for claim in turn.batch.claims] == [last]
     assert [world.get(claim.id).result for claim in claims] == results
 
@@ -296,9 +296,29 @@ def test_a_claim_that_has_ended_is_not_ended_again(world: World, kind: str, agai
     claim, _ = running(world)
     world.finish(OUTCOMES[kind](claim.id, claim.token))
     before = world.records()
-    expected = Verdict.OK if again == kind else Verdict.STALE
+    expected = Verdict.REPEATED if again == kind else Verdict.STALE
     assert world.finish(OUTCOMES[again](claim.id, claim.token)) is expected
     assert world.records() == before
+
+
+@every_end
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_each_outcome_of_a_batch_is_applied_once(world: World, kind: str, in_turn: bool) -> None:
+    """Some outcomes of a batch are repeats, one comes twice in it, and one is stale."""
+    world.put_many(3)
+    repeated, fresh, stale = [(claim.id, claim.token) for claim in world.claim(limit=3).claims]
+    make = OUTCOMES[kind]
+    world.finish(make(*repeated))
+    keys = [repeated, fresh, fresh, (stale[0], "wrong"), repeated]
+    outcomes = [make(*key) for key in keys]
+    expected = [Verdict.REPEATED, Verdict.OK, Verdict.REPEATED, Verdict.STALE, Verdict.REPEATED]
+    if in_turn:
+        turn = world.engine.turn("other", outcomes, world.nonce(), Plan(), 0)
+        assert turn.verdicts == tuple(expected)
+    else:
+        assert world.engine.finish(outcomes) == expected
+    assert world.get(stale[0]).state is State.RUNNING
+    assert world.engine.stats().totals["stale"] == 1
 
 
 def test_an_end_is_recognised_while_the_next_claim_runs(world: World) -> None:
@@ -307,7 +327,7 @@ def test_an_end_is_recognised_while_the_next_claim_runs(world: World) -> None:
     world.take("next")
     before = world.records()
     again = Released(id=claim.id, token=claim.token, started=False)
-    assert world.finish(again) is Verdict.OK
+    assert world.finish(again) is Verdict.REPEATED
     assert world.records() == before
 
 
@@ -316,7 +336,7 @@ def test_an_end_by_release_is_recognised(world: World) -> None:
     assert world.engine.release("worker", claim.token) == 1
     assert world.engine.release("worker", claim.token) == 0
     again = Released(id=claim.id, token=claim.token, started=False)
-    assert world.finish(again) is Verdict.OK
+    assert world.finish(again) is Verdict.REPEATED
     assert world.finish(Succeeded(id=claim.id, token=claim.token)) is Verdict.STALE
     assert world.get(claim.id).state is State.READY
 
@@ -326,7 +346,7 @@ def test_an_end_is_recognised_after_an_operator_retried_the_job(world: World) ->
     outcome = OUTCOMES["buried"](claim.id, claim.token)
     world.finish(outcome)
     retry_jobs(world.engine, [claim.id])
-    assert world.finish(outcome) is Verdict.OK
+    assert world.finish(outcome) is Verdict.REPEATED
     assert world.get(claim.id).state is State.READY
 
 

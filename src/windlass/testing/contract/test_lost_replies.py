@@ -1,7 +1,8 @@
 """Repeat every operation, as after a lost reply: the repeat must change nothing.
 
 The repeat returns the same reply as the first call. If the first reply counts changes, the repeat
-reports that nothing was left to do. The visible state stays the same, totals included.
+reports that nothing was left to do; the verdict on the end of a claim says that it is a repeat. The
+visible state stays the same, totals included.
 """
 
 from collections.abc import Callable
@@ -9,27 +10,33 @@ from typing import Final
 
 import pytest
 
+from windlass.core.history import WIDTH
 from windlass.core.schedules.occurrences import occurrence_id
 from windlass.core.states import Reason
 from windlass.core.unique import OnConflict, Until
 from windlass.engine.contract import (
     MIN_RECORD_MS,
     UNKNOWN_NONCE_MS,
+    AuditEntry,
     Beat,
     Buried,
     ChangeCode,
     Claim,
     Closed,
+    DocumentChange,
     JobChange,
+    Measure,
     NewJob,
     Outcome,
     Plan,
     Revival,
     ScheduleChange,
+    SessionCommand,
     Succeeded,
     Tended,
     UniqueKey,
     Unroutable,
+    Verdict,
 )
 from windlass.testing.contract.world import OUTCOMES, START_MS, World, claim_jobs, retry_jobs
 
@@ -102,13 +109,13 @@ def claim_that_promotes_and_reaps(world: World) -> tuple[Call, object]:
 def turn(world: World) -> tuple[Call, object]:
     held = a_claim(world)
     outcomes = [Succeeded(id=held.id, token=held.token)]
-    return lambda: world.engine.turn("worker", outcomes, "nonce-next", Plan(), 1), SAME
+    return lambda: world.engine.turn("worker", outcomes, "nonce-next", Plan(), 1).batch, SAME
 
 
 def turn_that_claims_what_it_gave_back(world: World) -> tuple[Call, object]:
     held = a_claim(world)
     outcomes: list[Outcome] = [OUTCOMES["released"](held.id, held.token)]
-    return lambda: world.engine.turn("worker", outcomes, "nonce-next", Plan(), 1), SAME
+    return lambda: world.engine.turn("worker", outcomes, "nonce-next", Plan(), 1).batch, SAME
 
 
 def release(world: World) -> tuple[Call, object]:
@@ -131,6 +138,44 @@ def beat_that_gives_back(world: World) -> tuple[Call, object]:
     beats = [Beat(session="worker", nonces=(), newest=a_claim(world).token)]
     world.advance(UNKNOWN_NONCE_MS)
     return lambda: world.engine.beat(beats), SAME
+
+
+def beat_with_jobs(world: World) -> tuple[Call, object]:
+    """Give back one job, keep one, and name one that is lost."""
+    world.put_many(2)
+    first, _ = world.claim().claims
+    world.advance(UNKNOWN_NONCE_MS)
+    beats = [Beat(session="worker", held=(first.id, "lost"), newest=first.token)]
+    return lambda: world.engine.beat(beats), SAME
+
+
+def command(world: World) -> tuple[Call, object]:
+    a_claim(world)
+    names = ["worker", "unknown"]
+    return lambda: world.engine.command(names, SessionCommand.QUIET), SAME
+
+
+def change_documents(world: World) -> tuple[Call, object]:
+    made = DocumentChange(kind="kind", key="a", expected="", revision="1", body=b"a")
+    gone = DocumentChange(kind="kind", key="b", expected="", revision="2", body=b"b")
+    world.engine.change_documents([made, gone])
+    changes = [
+        DocumentChange(kind="kind", key="a", expected="1", revision="3", body=b"other"),
+        DocumentChange(kind="kind", key="b", expected="2", revision="4", body=None),
+        DocumentChange(kind="kind", key="c", expected="", revision="5", body=b"new"),
+        DocumentChange(kind="kind", key="d", expected="9", revision="6", body=b"late"),
+    ]
+    return lambda: world.engine.change_documents(changes), SAME
+
+
+def add_audit(world: World) -> tuple[Call, object]:
+    entries = [AuditEntry(id=id, body=b"entry") for id in ("b", "a")]
+
+    def add() -> None:
+        world.engine.add_audit(entries)
+        world.advance(1)
+
+    return add, SAME
 
 
 def close(world: World) -> tuple[Call, object]:
@@ -248,6 +293,11 @@ def tend(world: World) -> tuple[Call, object]:
     return world.engine.tend, Tended()
 
 
+def record(world: World) -> tuple[Call, object]:
+    measure = Measure(queue="queue", task="task", counts=(1,) * WIDTH)
+    return lambda: world.engine.record("worker", 1, [measure]), SAME
+
+
 VERBS: Final = [
     put,
     put_with_keys,
@@ -263,6 +313,11 @@ VERBS: Final = [
     release,
     beat,
     beat_that_gives_back,
+    beat_with_jobs,
+    command,
+    change_documents,
+    add_audit,
+    record,
     close,
     lose,
     cancel,
@@ -294,9 +349,10 @@ def test_a_repeated_call_changes_nothing(
 def test_a_repeated_outcome_changes_nothing(world: World, kind: str) -> None:
     held = a_claim(world)
     outcome = OUTCOMES[kind](held.id, held.token)
-    first = world.finish(outcome)
+    assert world.finish(outcome) is Verdict.OK
     after = world.everything()
-    assert world.finish(outcome) is first
+    is_end = kind != "progressed"
+    assert world.finish(outcome) is (Verdict.REPEATED if is_end else Verdict.OK)
     assert world.everything() == after
 
 
@@ -304,10 +360,10 @@ def test_a_repeat_after_a_while_changes_nothing(world: World) -> None:
     """Repeat a success late: its record outlives its result, to recognise the repeat."""
     held = a_claim(world)
     outcome = Succeeded(id=held.id, token=held.token, result=b"result", result_ttl_ms=1_000)
-    first = world.finish(outcome)
+    world.finish(outcome)
     world.advance(MIN_RECORD_MS - 1)
     world.engine.tend()
     after = world.everything()
-    assert world.finish(outcome) is first
+    assert world.finish(outcome) is Verdict.REPEATED
     assert world.everything() == after
     assert world.now_ms == START_MS + MIN_RECORD_MS - 1

@@ -324,7 +324,7 @@ def test_a_success_is_kept_for_its_time(
     world.advance(kept_ms - 1)
     while world.engine.tend().more:
         pass
-    assert world.finish(Succeeded(id=id, token=claim_token)) is Verdict.OK
+    assert world.finish(Succeeded(id=id, token=claim_token)) is Verdict.REPEATED
     world.advance(1)
     assert world.engine.tend() == Tended(purged=1)
     assert world.engine.get([id]) == [None]
@@ -404,3 +404,9 @@ def test_a_bounded_number_is_purged_at_a_time(world: World) -> None:
     world.advance(OPTIONS.dead_ttl_ms)
     assert world.engine.tend() == Tended(purged=BITE, more=True)
     assert world.engine.tend() == Tended(purged=1)
+
+
+def test_an_engine_knows_how_full_it_is(world: World) -> None:
+    space = world.engine.space()
+    assert space.used >= 0
+    assert space.limit == 0 or 0 < space.used <= space.limit

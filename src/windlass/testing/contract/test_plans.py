@@ -1,4 +1,4 @@
-"""Test queue plans: tiers, turns inside a tier, paused queues, purged queues."""
+"""Test plans: tiers, turns inside a tier, paused queues, purged queues, labels, tasks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from windlass.core.queues.labels import queue_of
 from windlass.core.states import State
 from windlass.engine.contract import (
     BITE,
+    MAX_PASSED_OVER,
     Batch,
     Capability,
     Engine,
@@ -33,7 +34,7 @@ from windlass.engine.contract import (
     WakeUp,
 )
 from windlass.testing.contract.test_wait import AT_ONCE_S
-from windlass.testing.contract.world import World, claim_jobs
+from windlass.testing.contract.world import World, claim_jobs, ids_of
 
 
 def take(world: World, plan: Plan, limit: int, session: str = "worker") -> Batch:
@@ -436,6 +437,145 @@ def test_suspects_with_labels_are_for_who_has_them(world: World) -> None:
     assert take(world, Plan(labels=("gpu",)), 1, "other").suspects
     plan = Plan(queues=("a",), labels=("gpu",), suspects=True)
     assert len(take(world, plan, 1, "other").claims) == 1
+
+
+# ------------------------------------------------------------------------------------------- tasks
+
+MINE = ("mine", "also")
+
+
+def put_in_turn(world: World, number: int, *tasks: str, **fields: Any) -> dict[str, list[str]]:
+    """Put jobs of several tasks one by one, in turn; return the ids of each task."""
+    ids: dict[str, list[str]] = {task: [] for task in tasks}
+    for _ in range(number):
+        for task in tasks:
+            ids[task].append(world.put(task=task, **fields))
+    return ids
+
+
+@pytest.mark.parametrize("queues", [(), ("a",), ("b", "a")])
+def test_a_worker_gets_only_jobs_of_its_tasks(world: World, queues: tuple[str, ...]) -> None:
+    ids = put_in_turn(world, 4, "other", "mine", "another", "also", queue="a")
+    others = [*ids["other"], *ids["another"]]
+    before = world.engine.get(others)
+    plan = Plan(queues=queues, tasks=MINE)
+    assert sorted(drain(world, plan)) == sorted([*ids["mine"], *ids["also"]])
+    assert take(world, plan, 10) == Batch()
+    assert world.engine.get(others) == before
+    assert world.engine.check() == []
+    assert sorted(drain(world)) == sorted(others)
+
+
+@pytest.mark.needs(Capability.STRICT_ORDER)
+@pytest.mark.parametrize("queues", [(), ("a",)])
+def test_jobs_of_its_tasks_come_in_their_order(world: World, queues: tuple[str, ...]) -> None:
+    ids = []
+    for line, priority in (("a", 2), ("a+gpu", 1), ("a", 0), ("a+gpu", 0), ("a", 0)):
+        world.put(task="other", queue=line, priority=priority)
+        ids.append(world.put(task="mine", queue=line, priority=priority))
+    plan = Plan(queues=queues, labels=("gpu",), tasks=MINE)
+    claimed = [claim.id for _ in ids for claim in take(world, plan, 1).claims]
+    assert claimed == ids
+
+
+@pytest.mark.needs(Capability.STRICT_ORDER)
+def test_a_job_behind_other_tasks_in_one_queue_may_come_before_another_queue(world: World) -> None:
+    world.put(task="other", queue="a", priority=9)
+    third = world.put(task="mine", queue="a", priority=1)
+    first = world.put(task="mine", queue="b", priority=5)
+    second = world.put(task="mine", queue="a", priority=3)
+    assert drain(world, Plan(tasks=MINE)) == [first, second, third]
+
+
+def test_turns_and_tiers_count_jobs_of_its_tasks(world: World) -> None:
+    for queue in ("a", "b", "last"):
+        put_in_turn(world, 6, "other", "mine", queue=queue)
+    shares = (Share(0, 2, b"\0\0\1"),)
+    plan = Plan(queues=("a", "b", "last"), shares=shares, tasks=MINE)
+    assert queues_of(take(world, plan, 3)) == ["a", "a", "b"]
+    assert queues_of(take(world, plan, 12)) == ["a"] * 4 + ["b"] * 5 + ["last"] * 3
+
+
+def in_one_partition(world: World, number: int, **fields: Any) -> list[str]:
+    """Put jobs into the partition of the first schedule, whatever the engine would choose."""
+    partition = world.engine.schedule_partition("s")
+    jobs = [world.new(id=world.later_id(partition), **fields) for _ in range(number)]
+    world.engine.put(jobs)
+    return [job.id for job in jobs]
+
+
+@pytest.mark.parametrize("queues", [(), ("a",)])
+def test_a_claim_passes_over_a_bounded_number_of_jobs(
+    world: World, queues: tuple[str, ...]
+) -> None:
+    plan = Plan(queues=queues, tasks=MINE)
+    assert plan.most_passed_over == MAX_PASSED_OVER
+    others = in_one_partition(world, MAX_PASSED_OVER, queue="a", task="other")
+    ids = in_one_partition(world, 2, queue="a", task="mine")
+    assert drain(world, plan) == ids
+    in_one_partition(world, 1, queue="a", task="other")
+    (late,) = in_one_partition(world, 1, queue="a", task="mine")
+    assert take(world, plan, 5) == Batch()
+    first = in_one_partition(world, 1, queue="a", task="mine", priority=1)
+    assert drain(world, plan) == first
+    world.engine.cancel(others[:1])
+    assert drain(world, plan) == [late]
+
+
+def test_no_queue_hides_the_jobs_of_another(world: World) -> None:
+    others = in_one_partition(world, MAX_PASSED_OVER // 2 + 1, queue="a", task="other")
+    hidden, found = (in_one_partition(world, 1, queue=queue, task="mine") for queue in ("a", "b"))
+    plan = Plan(queues=("a", "b", "a"), tasks=MINE)
+    assert plan.most_passed_over == MAX_PASSED_OVER // 2
+    assert drain(world, plan) == found
+    world.engine.cancel(others[:1])
+    assert drain(world, plan) == hidden
+
+
+def test_a_job_of_another_task_neither_expires_nor_is_held(world: World) -> None:
+    expired = world.put(task="other", expires_in_ms=0)
+    paused = world.put(task="paused")
+    world.engine.pause_task("paused")
+    mine = [world.put(task="mine", expires_in_ms=0), world.put(task="mine")]
+    before = world.engine.get([expired, paused])
+    assert drain(world, Plan(tasks=MINE)) == mine[1:]
+    assert world.get(mine[0]).state is State.CANCELLED
+    assert world.engine.get([expired, paused]) == before
+    assert world.engine.check() == []
+
+
+def test_suspects_of_other_tasks_are_not_mentioned(world: World) -> None:
+    ids = put_in_turn(world, 1, "other", "mine")
+    suspects = [id for some in ids.values() for id in some]
+    take(world, Plan(), 9)
+    world.engine.close("worker", suspects, "killed")
+    plan, alone = Plan(tasks=MINE), Plan(tasks=MINE, suspects=True)
+    assert take(world, plan, 9, "next").suspects
+    batch = take(world, alone, 9, "next")
+    assert ([claim.id for claim in batch.claims], batch.suspects) == (ids["mine"], False)
+    assert not take(world, plan, 9, "next").suspects
+    assert take(world, Plan(), 9, "next").suspects
+
+
+def test_the_byte_limit_counts_jobs_of_its_tasks(world: World) -> None:
+    for _ in range(3):
+        in_one_partition(world, 1, task="other", payload=b"x" * 1_000)
+        in_one_partition(world, 1, task="mine", payload=b"x" * 100)
+    plan = Plan(tasks=MINE, most_bytes=200)
+    first = take(world, plan, 9)
+    assert (len(first.claims), first.next_in_ms) == (2, 0)
+    assert len(take(world, plan, 9).claims) == 1
+    assert take(world, plan, 9) == Batch()
+
+
+@pytest.mark.parametrize("queues", [(), ("a", "b")])
+def test_a_claim_of_some_tasks_is_repeated_as_it_was(world: World, queues: tuple[str, ...]) -> None:
+    put_in_turn(world, 6, "other", "mine", queue="a")
+    nonce, plan = world.nonce(), Plan(queues=queues, tasks=MINE)
+    first = claim_jobs(world.engine, "worker", nonce, plan, 4)
+    again = claim_jobs(world.engine, "worker", nonce, plan, 4)
+    assert len(first.claims) == 4
+    assert set(ids_of(again)) == set(ids_of(first))
 
 
 # ------------------------------------------------------------------------------------------ bounds

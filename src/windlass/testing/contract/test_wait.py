@@ -26,6 +26,7 @@ from windlass.engine.contract import (
     QueueChange,
     Released,
     Retried,
+    Snoozed,
     Succeeded,
     Verdict,
     Waiter,
@@ -42,8 +43,10 @@ SOON_S = 5.0
 AT_ONCE_S = 0.15
 
 
-def job(id: str = "job", queue: str = "queue", run_in_ms: int = 0) -> NewJob:
-    return NewJob(id=id, task="task", queue=queue, payload=b"", run_in_ms=run_in_ms)
+def job(
+    id: str = "job", queue: str = "queue", run_in_ms: int = 0, task: str = "task", **more: Any
+) -> NewJob:
+    return NewJob(id=id, task=task, queue=queue, payload=b"", run_in_ms=run_in_ms, **more)
 
 
 def wait_for_work(engine: Engine, plan: Plan, session: str = "worker") -> str:
@@ -448,6 +451,172 @@ def clear(variant: Place) -> None:
     assert engine.check() == []
 
 
+# --------------------------------------------------------------------------- for some tasks only
+
+#: Sessions that can run other tasks only, or serve another queue only.
+FOREIGN = [
+    Waiter("foreign-0", Plan(tasks=("other", "another"))),
+    Waiter("foreign-1", Plan(queues=("queue",), tasks=("other",))),
+    Waiter("foreign-2", Plan(queues=("none", "queue"), labels=("gpu",), tasks=("x",))),
+    Waiter("foreign-3", Plan(queues=("none",), tasks=("task",))),
+]
+MINE = Waiter("mine", Plan(queues=("queue",), tasks=("some", "task")))
+
+
+@pytest.mark.parametrize("queues", [(), ("queue",), ("none", "queue")])
+def test_no_session_is_told_of_jobs_that_it_cannot_run(
+    engine: Engine, queues: tuple[str, ...]
+) -> None:
+    """Otherwise a worker that waits would find nothing, and look again at once."""
+    engine.put([job(new()) for _ in range(3)])
+    waiters = [Waiter("worker", Plan(queues=queues, tasks=("other",)))]
+    begun = time.monotonic()
+    while time.monotonic() - begun < 0.1:
+        assert engine.wait(waiters, 50) == []
+    engine.put([job(new(), task="other")])
+    assert fastest(lambda: seconds_to_wait(engine, waiters[0].plan)) < AT_ONCE_S
+
+
+@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("able", [MINE, PLAIN, Waiter("any", Plan())])
+def test_a_put_wakes_a_session_that_can_run_its_job(
+    variant: Place, able: Waiter, number: int
+) -> None:
+    """Also among many: for other queues, and for the same task in other queues."""
+    plans = [Plan(queues=(f"q{number}",), tasks=("task",)) for number in range(20)]
+    crowd = [*OTHERS, *(Waiter(f"far-{plan.queues[0]}", plan) for plan in plans)]
+    waiters = [*FOREIGN, *(crowd if number > 1 else ()), able]
+
+    def measure() -> float:
+        put = [job(new()) for _ in range(number)]
+        woken, took_s = first_woken(variant, waiters, lambda engine: engine.put(put))
+        assert woken == [able.session]
+        clear(variant)
+        return took_s
+
+    assert fastest(measure) < AT_ONCE_S
+
+
+@pytest.mark.needs(Capability.MANY_PROCESSES)
+@pytest.mark.parametrize("able", [MINE, PLAIN])
+def test_sessions_of_other_workers_do_not_swallow_a_wake_up(variant: Place, able: Waiter) -> None:
+    foreign = variant.open()
+
+    def measure() -> float:
+        told: list[WakeUp] = []
+        with in_thread(wait_until_woken, foreign, FOREIGN, told, 2):
+            woken, took_s = first_woken(
+                variant, [able], lambda engine: engine.put([job(new()), job(new())])
+            )
+            assert woken == [able.session]
+            clear(variant)
+            assert told == []
+            variant.open().put([job(new(), task=task) for task in ("other", "x")])
+        assert {wake_up.session for wake_up in told} <= {waiter.session for waiter in FOREIGN}
+        clear(variant)
+        return took_s
+
+    assert fastest(measure) < AT_ONCE_S
+
+
+def test_a_session_for_some_tasks_is_woken_before_others(variant: Place) -> None:
+    """The others can run any job, also the next one."""
+    put = [job(new(), task=task) for task in ("task", "unknown")]
+    waiters = [PLAIN, Waiter("any", Plan()), MINE, *FOREIGN]
+    woken, _ = first_woken(variant, waiters, lambda engine: engine.put(put), number=2)
+    assert "mine" in woken
+    assert len(woken) == 2
+    assert {*woken} < {"mine", "plain", "any"}
+
+
+def test_as_many_sessions_are_woken_as_there_are_jobs_of_their_tasks(variant: Place) -> None:
+    waiters = [
+        Waiter(f"{task}-{number}", Plan(tasks=(task,))) for task in "ab" for number in range(3)
+    ]
+
+    def measure() -> list[str]:
+        put = [job(new(), task=task) for task in "aabc"]
+        woken, _ = first_woken(variant, waiters, lambda engine: engine.put(put), number=3)
+        clear(variant)
+        return sorted(session[0] for session in {*woken})
+
+    # A wait that begins while jobs are still ready names more sessions: not in each of a few tries.
+    tries = (measure() for _ in range(5))
+    assert ["a", "a", "b"] in tries
+
+
+CHANGES: dict[str, Callable[[Engine, str], object]] = {
+    "expiry": lambda engine, id: engine.put([job(id, expires_in_ms=60_000)]),
+    "release": lambda engine, id: engine.release("holder", id),
+    "snooze": lambda engine, id: engine.finish([Snoozed(id=id, token=id, delay_ms=50)]),
+    "move": lambda engine, id: engine.change_jobs([JobChange(id=id, queue="queue")]),
+    "queue": lambda engine, id: engine.change_queue("queue", QueueChange(paused=False)),
+    "task": lambda engine, id: engine.resume_task("task"),
+    "due": lambda engine, id: engine.put([job(id, run_in_ms=50)]),
+}
+
+
+def prepare(engine: Engine, change: str, id: str) -> None:
+    """Bring the job `id` into the state that a change needs."""
+    match change:
+        case "release" | "snooze":
+            engine.put([job(id)])
+            assert claim_jobs(engine, "holder", id, Plan(), 1).claims
+        case "move":
+            engine.put([job(id, queue="elsewhere")])
+        case "queue":
+            engine.change_queue("queue", QueueChange(paused=True))
+            engine.put([job(id)])
+        case "task":
+            engine.put([job(id)])
+            engine.pause_task("task")
+            assert not claim_jobs(engine, "holder", id, Plan(), 1).claims
+        case _:
+            pass
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_makes_a_job_ready_wakes_a_session_for_its_task(
+    variant: Place, change: str
+) -> None:
+    def measure() -> float:
+        id = new()
+        prepare(variant.open(), change, id)
+        woken, took_s = first_woken(
+            variant, [*FOREIGN, MINE], lambda engine: CHANGES[change](engine, id)
+        )
+        assert woken == ["mine"]
+        clear(variant)
+        return took_s
+
+    assert fastest(measure) < 0.05 + AT_ONCE_S
+
+
+@pytest.mark.needs(Capability.MANY_PROCESSES)
+def test_a_wake_up_for_a_task_that_comes_too_late_goes_to_another_worker(variant: Place) -> None:
+    """Wake a session that no longer waits: its worker passes the wake-up on. About every second
+    put wakes the session that still waits."""
+    first, second, putting = variant.open(), variant.open(), variant.open()
+    others = [Waiter("second", MINE.plan), *FOREIGN]
+
+    def measure() -> float:
+        woken: list[WakeUp] = []
+        assert first.wait([MINE], 20) == []
+        with in_thread(wait_until_woken, second, others, woken) as returned:
+            assert not returned.wait(0.05)
+            putting.put([job(new())])
+            started = time.monotonic()
+            while not returned.is_set() and time.monotonic() < started + SOON_S:
+                assert first.wait([], 10) == []
+            took_s = time.monotonic() - started
+        assert [wake_up.session for wake_up in woken] == ["second"]
+        clear(variant)
+        return took_s
+
+    late = [took_s for took_s in (measure() for _ in range(8)) if took_s >= AT_ONCE_S]
+    assert len(late) <= 1
+
+
 # ------------------------------------------------------------------------------------- hand-off
 
 
@@ -545,3 +714,42 @@ def test_what_is_due_comes_before_a_job_that_is_handed_off(variant: Place) -> No
     putting.put([job("low", "low")])
     [claim] = claim_jobs(waiting, "worker", "nonce-1", plan, 1, is_last=True).claims
     assert claim.id == "high"
+
+
+@pytest.mark.needs(Capability.HANDOFF)
+@pytest.mark.parametrize("more", [{}, {"expires_in_ms": 60_000}], ids=["plain", "expires"])
+def test_a_job_is_handed_off_to_a_session_that_can_run_it(
+    variant: Place, more: dict[str, Any]
+) -> None:
+    waiting, foreign, putting = variant.open(), variant.open(), variant.open()
+    putting.beat([Beat(session=waiter.session, info=b"known") for waiter in [*FOREIGN, MINE]])
+    *others, mine = [Waiter(one.session, one.plan, "nonce-1") for one in [*FOREIGN, MINE]]
+    assert foreign.wait(others, 20) == []
+    putting.put([job("first", **more)])
+    [record] = putting.get(["first"])
+    assert record is not None
+    assert record.session is None
+    [claim] = claim_jobs(putting, "other", "nonce", Plan(), 1).claims
+    putting.finish([Succeeded(id="first", token=claim.token)])
+    assert waiting.wait([mine], 20) == []
+    putting.put([job("second", **more)])
+    [record] = putting.get(["second"])
+    assert record is not None
+    assert record.session == "mine"
+    assert foreign.wait(others, 20) == []
+    [claim] = claim_jobs(waiting, "mine", "nonce-1", MINE.plan, 1, is_last=True).claims
+    assert claim.id == "second"
+    assert putting.check() == []
+
+
+def test_a_job_is_not_handed_off_past_another_of_these_tasks(variant: Place) -> None:
+    waiting, putting = variant.open(), variant.open()
+    putting.beat([Beat(session="mine", info=b"known")])
+    waiters = [Waiter("mine", MINE.plan, "nonce-1")]
+    assert waiting.wait(waiters, 20) == []
+    putting.put([job("foreign", task="other"), job("first")])
+    putting.put([job("second")])
+    [claim] = claim_jobs(waiting, "mine", "nonce-1", MINE.plan, 1, is_last=True).claims
+    if Capability.STRICT_ORDER in waiting.capabilities:
+        assert claim.id == "first"
+    assert claim.task == "task"

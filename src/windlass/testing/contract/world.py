@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from windlass.core.history import KEEP_MINUTES_MS
 from windlass.core.ids import new_id, partition_of
 from windlass.core.states import Reason
 from windlass.engine.contract import (
@@ -189,7 +190,15 @@ class World:
 
     def everything(self) -> tuple[object, ...]:
         engine = self.engine
-        return self.records(), engine.stats(), engine.sessions(), engine.list_schedules()
+        return (
+            self.records(),
+            engine.stats(),
+            engine.sessions(),
+            engine.list_schedules(),
+            engine.list_documents("kind"),
+            engine.list_audit(),
+            engine.history(KEEP_MINUTES_MS),
+        )
 
 
 def claim_jobs(

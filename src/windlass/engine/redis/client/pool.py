@@ -81,14 +81,15 @@ class Link:
     """An open connection with RESP 2. The driver opens the connection and logs in; then this class
     moves the bytes. Errors keep the driver's classes and texts."""
 
-    __slots__ = ("_driver", "_reader", "_socket", "was_idle")
+    __slots__ = ("_driver", "_reader", "_socket", "has_answered", "was_idle")
 
-    def __init__(self, driver: Any) -> None:
+    def __init__(self, driver: Any, *, has_answered: bool = False) -> None:
         self._driver = driver
         self._socket: socket.socket = driver._sock  # the driver has no public name for it
         self._reader = hiredis.Reader(
             protocolError=redis.exceptions.InvalidResponse, replyError=_error_of
         )
+        self.has_answered = has_answered  # whether any reply has come, such as that to the login
         self.was_idle = True  # new, or idle for a moment: its caller is in no hurry
 
     def fileno(self) -> int:
@@ -170,6 +171,7 @@ class Link:
             ) from error  # unlike the driver, without the address: the caller adds it
         if not came:
             raise redis.exceptions.ConnectionError("Connection closed by server.")
+        self.has_answered = True
         return came
 
     def read_final_error(self, budget: TimeBudget) -> redis.exceptions.RedisError | None:
@@ -397,7 +399,8 @@ def _open(address: RedisAddress, timeout_s: float) -> Link:
     for name in _INTRODUCTIONS:
         setattr(driver, name, None)
     driver.connect()
-    return Link(driver)
+    logs_in = bool(address.username or address.password or address.database)
+    return Link(driver, has_answered=logs_in)
 
 
 def _require_files(address: RedisAddress) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import random
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from operator import add, attrgetter
@@ -67,6 +68,8 @@ _REFUSED: Final = (
     *("certificate required", "alert handshake failure", "alert unknown ca"),
     *("alert bad certificate", "alert certificate expired", "alert certificate unknown"),
 )
+#: What the driver and the system say of a connection that the server has ended.
+_ENDED: Final = ("Connection reset by peer", "Connection closed by server")
 _UNREACHED: Final = "Check that it runs and can be reached from here."
 
 Reply = Any
@@ -132,7 +135,7 @@ class Server:
         no_effect: list[Exception] = []
         left = list(range(len(commands)))
         budget = TimeBudget(self._pool, deadline, self.timeout_s)
-        # Among the scripts that add data, only `open` adds no job and wakes no waiter.
+        # Most scripts that add data add jobs, and so may wake waiters.
         prefixes = calls[0].prefixes if len(calls) == 1 else None
         may_wake = prefixes is not None and prefixes.adds
         while True:
@@ -227,7 +230,8 @@ class Server:
                 no_effect.append(error)
             elif isinstance(error, redis.exceptions.ConnectionError):
                 error = link.read_final_error(budget) or error
-            return self._transient_or_raise(error)
+            is_silent = link is None or not link.has_answered
+            return self._transient_or_raise(self._suggest_tls(error) if is_silent else error)
         finally:
             try:
                 if link is not None:
@@ -290,6 +294,35 @@ class Server:
             return redis.exceptions.TimeoutError(
                 f"{text}; if it does not speak TLS on this port, write redis:// in the url"
             )
+        if self.address.is_encrypted:
+            self._refuse_certificates(error, text)
+        if "invalid bulk length" in text:
+            raise PayloadTooLarge(
+                f"The Redis server at {self.address} cannot take a call or result of this size "
+                f"({text}), and never will: its limit is proto-max-bulk-len. Store the value "
+                "elsewhere and pass its key, or raise the limit; set max_payload below it."
+            ) from error
+        if not isinstance(error, redis.exceptions.ResponseError) or _advice(error) is not None:
+            return error
+        raise EngineError(
+            f"The Redis server at {self.address} refused a command ({text}). Check the rights of "
+            "the user in the url; otherwise this is a bug in windlass: run `windlass check`.",
+            location=self.location,
+        ) from error
+
+    def _suggest_tls(self, error: Exception) -> Exception:
+        """Add a hint to the error of a connection that ended without a reply. A server that expects
+        TLS ends connections without it."""
+        text = str(error)
+        is_plain = not self.address.is_encrypted and not self.address.path
+        if is_plain and any(words in text for words in _ENDED):
+            return redis.exceptions.ConnectionError(
+                f"{text}; if it speaks TLS on this port, write rediss:// in the url"
+            )
+        return error
+
+    def _refuse_certificates(self, error: Exception, text: str) -> None:
+        """Raise an error of TLS that stays until the url, a file or a certificate is changed."""
         if "certificate verify failed" in text.lower():
             raise EngineError(
                 f"The certificate of the Redis server at {self.address} is not trusted "
@@ -304,24 +337,19 @@ class Server:
                     f"starts from {os.getcwd()} unless it is absolute, and the rights of the file.",
                     location=self.location,
                 ) from error
-        if self.address.is_encrypted and (advice := _certificate_advice(text, self.address)):
+        if isinstance(error.__context__, ssl.SSLError) and (why := _ca_fault(self.address)):
+            raise EngineError(
+                f"The file {self.address.ca_file} of the option ca_file in the url of the Redis "
+                f"server at {self.address} has no certificate that can be read ({why}). Expected "
+                "PEM, with the certificate of the server, or of the CA that signed it; a key "
+                "belongs in key_file.",
+                location=self.location,
+            ) from error
+        if advice := _certificate_advice(text, self.address):
             raise EngineError(
                 f"TLS with the Redis server at {self.address} failed ({text}). {advice}",
                 location=self.location,
             ) from error
-        if "invalid bulk length" in text:
-            raise PayloadTooLarge(
-                f"The Redis server at {self.address} cannot take a call or result of this size "
-                f"({text}), and never will: its limit is proto-max-bulk-len. Store the value "
-                "elsewhere and pass its key, or raise the limit; set max_payload below it."
-            ) from error
-        if not isinstance(error, redis.exceptions.ResponseError) or _advice(error) is not None:
-            return error
-        raise EngineError(
-            f"The Redis server at {self.address} refused a command ({text}). Check the rights of "
-            "the user in the url; otherwise this is a bug in windlass: run `windlass check`.",
-            location=self.location,
-        ) from error
 
     def _unavailable(self, cause: Exception, began_at: float, unsent: bool) -> EngineUnavailable:
         seconds = time.monotonic() - began_at
@@ -368,6 +396,18 @@ def _advice(error: Exception) -> str | None:
         if isinstance(error, kind):
             return advice
     return _TRANSIENT_CODES.get(str(error).partition(" ")[0])
+
+
+def _ca_fault(address: RedisAddress) -> str:
+    """Say why the file of ca_file has no certificates; nothing if it has some. The driver has read
+    the file, but its error names neither the file nor the option."""
+    if address.ca_file is None:
+        return ""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(address.ca_file)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _certificate_advice(text: str, address: RedisAddress) -> str:

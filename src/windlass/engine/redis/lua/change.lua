@@ -1,5 +1,5 @@
 -- Change jobs that wait: their call, their queue, or when they are due.
--- ARGV: 1-3 clock, then for each job its head (id, the revision that the caller saw or "", the queue or "",
+-- ARGV: 1-3 clock, then for each job its edit (id, the revision that the caller saw or "", the queue or "",
 --       run_in_ms or -1, whether it has a new call, whether its call must be the given one), the new call,
 --       and the given one
 -- Returns: for each job "done", "refused" or "unknown"
@@ -40,33 +40,33 @@ local function move_to(record, queue, run_in_ms)
   end
 end
 
-local function change(id, record, head, body, seen_body)
+local function change(id, record, edit, body, seen_body)
   if not record then
     return 'unknown'
-  elseif not QUEUED[record[STATE]] or head[2] ~= '' and head[2] ~= revision_of(record)
-      or head[6] and seen_body ~= read_call(id, record) then
+  elseif not QUEUED[record[STATE]] or edit[2] ~= '' and edit[2] ~= revision_of(record)
+      or edit[6] and seen_body ~= read_call(id, record) then
     return 'refused'
   end
   leave(id, record)
   count(record[QUEUE], record[STATE], -1)
-  if head[5] then
+  if edit[5] then
     change_call(id, record, body)
   end
-  move_to(record, head[3] ~= '' and head[3] or record[QUEUE], head[4])
+  move_to(record, edit[3] ~= '' and edit[3] or record[QUEUE], edit[4])
   enter(id, record)
   count(record[QUEUE], record[STATE], 1)
   return 'done'
 end
 
-local heads, ids, reply = {}, {}, {}
+local edits, ids, reply = {}, {}, {}
 for at = 4, #ARGV, 3 do
-  heads[#heads + 1] = cmsgpack.unpack(ARGV[at])
-  ids[#ids + 1] = heads[#heads][1]
+  edits[#edits + 1] = cmsgpack.unpack(ARGV[at])
+  ids[#ids + 1] = edits[#edits][1]
 end
 fetch(ids)
 for number, id in ipairs(ids) do
   flush()  -- a job may leave an index that another one entered: gathered writes would be mixed up
-  reply[number] = change(id, load(id), heads[number], ARGV[3 * number + 2], ARGV[3 * number + 3])
+  reply[number] = change(id, load(id), edits[number], ARGV[3 * number + 2], ARGV[3 * number + 3])
 end
 settle()
 return reply

@@ -31,8 +31,8 @@ end
 
 local function check_counts()
   local size = {}
-  for _, name in ipairs({ 'ready', 'due', 'parked', 'held', 'keep', 'cancelled', 'dead', 'key_expiry' }) do
-    size[name] = call('ZCARD', key[name]) - 1
+  for _, name in ipairs({ 'ready', 'due', 'parked', 'held', 'keep', 'cancelled', 'dead', 'deaths', 'key_expiry' }) do
+    size[name] = math.max(0, call('ZCARD', key[name]) - 1)
   end
   local states = {}
   local sum = 0
@@ -56,6 +56,7 @@ local function check_counts()
   compare('wait for an instant', counted('scheduled', 'retrying') + size.parked, size.due)
   compare('run', counted('running'), size.held)
   compare('are dead', counted('dead'), size.dead)
+  compare('are in groups of dead jobs', counted('dead'), size.deaths)
   compare('are cancelled', counted('cancelled'), size.cancelled)
   compare('have succeeded', counted('succeeded'), size.keep)
   local keys = call('HLEN', key.keys) - 1
@@ -68,6 +69,10 @@ local function check_counts()
   end
   if with_settings ~= tonumber(has_settings or 0) then
     say('%d queues have settings, but %d are counted.', with_settings, tonumber(has_settings or 0))
+  end
+  local counted_pairs, _, is_right = read_pairs(fields)
+  if not is_right then
+    say('%d queues and tasks count enqueued jobs, but others are listed.', #counted_pairs)
   end
   local parts, names = call('HLEN', key.schedule) - 1, call('ZCARD', key.schedule_names) - 1
   if parts ~= 3 * names then
@@ -102,6 +107,9 @@ local function check_record(id, record)
   check_set(id, record, 'parked', hold ~= 'none')
   for final, name in pairs(FINAL) do
     check_set(id, record, name, state == final)
+  end
+  if state == 'dead' and not call('ZSCORE', key.deaths, death_of(id, record)) then
+    say('Job %s is dead, but in no group of dead jobs.', id)
   end
   if state == 'running' then
     check_set(id, record, 'held', true)
@@ -173,8 +181,23 @@ local function check_lines(mark)
   reply[1] = #marks >= BITE and marks[#marks] or ''
 end
 
+local function check_group(group)
+  local counted, found = tonumber(call('ZSCORE', key.dead_groups, group) or 0), size_of_group(group)
+  if counted ~= found then
+    say('A group of dead jobs of task %s counts %d, but there are %d.', last_part(group), counted, found)
+  end
+end
+
+local function check_groups(group)
+  local groups = groups_behind(group, BITE)
+  for _, each in ipairs(groups) do
+    check_group(each)
+  end
+  reply[1] = #groups == BITE and groups[BITE] or ''
+end
+
 -- Indexes that are not keyed by the id of a job.
-local OTHERS = { lines = check_entry, lease = check_lease, schedule_names = check_schedule, schedule_due = check_schedule }
+local OTHERS = { dead_groups = check_group, lines = check_entry, lease = check_lease, schedule_names = check_schedule, schedule_due = check_schedule }
 
 -- The records themselves, which have no order.
 local function check_records(cursor)
@@ -204,6 +227,9 @@ local function walk(name, from)
         say('%s lists job %s, which does not exist.', name, id)
       else
         check_record(id, record)
+        if name == 'deaths' and member ~= right_member(name, id, record) then
+          say('A group of dead jobs lists job %s, which is not dead, or in another group.', id)
+        end
         if name == 'unique' and member ~= unique_member(id, record) then
           say('A unique key leads to job %s, which has another one.', id)
         end
@@ -236,6 +262,8 @@ elseif ARGV[4] == 'job' then
   check_records(ARGV[5])
 elseif ARGV[4] == 'ready_lines' then
   check_lines(ARGV[5] == '0' and '' or ARGV[5])
+elseif ARGV[4] == 'listed_groups' then
+  check_groups(ARGV[5] == '0' and '' or ARGV[5])
 elseif ARGV[4] == 'body' then
   walk_bodies(ARGV[5])
 else

@@ -24,6 +24,6 @@ for _, id in ipairs(ids) do
     move(id, load(id), 'release')  -- counted: it may have ended unreported, again and again
   end
 end
-end_session(session, seen == CHUNK)
+end_session(session, seen == CHUNK, event == 'lose')
 settle()
 return { blamed, #ids, seen == CHUNK and 1 or 0 }

@@ -1,7 +1,7 @@
 -- Change schedules, each only if it still has the expected revision, and store the jobs of due occurrences.
 -- KEYS: schedule schedule_names schedule_due
 -- ARGV: 1-3 clock, then for each change its head, its record, its note, its body, and for each of its
---       jobs the head, as in `put`, and the body. A head is {name, expected revision, new revision,
+--       jobs its fields, as in `new_jobs`, and the body. A head is {name, expected revision, new revision,
 --       due_ms (-1 = never), whether there is a body, ids to cancel, number of jobs}.
 -- Returns: for each change 1 if this call or an earlier call made it, otherwise 0
 --@adds
@@ -74,5 +74,5 @@ local reply = {}
 for number, change in ipairs(changes) do
   reply[number] = make(change)
 end
-settle()
+settle_jobs()
 return reply

@@ -1,9 +1,10 @@
 -- Set up a partition: give every key its sentinel, and store the settings that must never change. A
--- partition that was set up before is only read, because a server with full memory refuses writes and
--- must stay usable. A partition with another format or number of partitions stays unchanged.
+-- partition that was set up before only gets the keys that this version adds. A server with full memory
+-- refuses them, and must stay usable, so it is left without them: a later call adds them. A partition
+-- with another format or number of partitions stays unchanged.
 -- KEYS: meta job body extra ready due parked held asked keep dead lease sessions forget keys
 -- KEYS: key_expiry count total unique idle waiters watch watch_until schedule schedule_names schedule_due
--- KEYS: lines cancelled
+-- KEYS: lines cancelled document audit history deaths dead_groups
 -- ARGV: 1 format, 2 number of partitions, 3 an id, which identifies the data stored from now on, 4 the
 --       name of `meta` in the format before, 5 "1" if jobs of that format are migrated, then for each key the
 --       score of its sentinel ("" = a hash)
@@ -31,11 +32,20 @@ for number, name in ipairs(KEYS) do
 end
 for _, one in ipairs(missing) do
   local name, score = one[1], one[2]
+  local added
   if score == '' then
-    redis.call('HSETNX', name, '', '')
+    added = redis.pcall('HSETNX', name, '', '')
   else
-    redis.call('ZADD', name, 'NX', score, '')
+    added = redis.pcall('ZADD', name, 'NX', score, '')
   end
+  if not is_settled and type(added) == 'table' then
+    return added
+  end
+end
+-- Redis stores a hash with a value of more than 64 bytes as a table. Otherwise, every call would search a list of
+-- all fields, and `meta` has many.
+if redis.call('HEXISTS', key.meta, 'as_table') == 0 then
+  redis.pcall('HSET', key.meta, 'as_table', string.rep('.', 65))
 end
 if not is_settled then
   if not stored[1] then

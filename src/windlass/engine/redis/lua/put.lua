@@ -1,14 +1,17 @@
 -- Store plain jobs, each at most once: without keys, ready at once, never expiring, with calls that fit
 -- into their records. The client has encoded all of a record that does not depend on the server.
 -- KEYS: meta job ready count lines
--- ARGV: 1-3 clock, then for each run of jobs with the same queue and priority: the queue, the rank, the
---       number of jobs, and for each job its id and its record from the priority on
+-- ARGV: 1-3 clock, then for each run of jobs with the same queue, task and priority: the queue, the rank, the
+--       number of jobs, the counter of queue and task, and for each job its id and its record from the
+--       priority on
 -- Returns: 1, or 0 if a queue has settings or counters are recounted: nothing was stored, and `put_any`
 --          stores the jobs
 --@adds
+--@include first_counter
 --@include meta
 --@include layout
 --@include line_entry
+--@include enqueue_counters
 if recounted then
   return 0
 end
@@ -18,7 +21,7 @@ if has_settings then
     if settings[string.match(ARGV[at], '^[^+]*')] then
       return 0
     end
-    at = at + 3 + 2 * ARGV[at + 2]
+    at = at + 4 + 2 * ARGV[at + 2]
   end
 end
 local NEW = '\0\0'  -- the flags of a new job
@@ -28,12 +31,12 @@ local wake_up
 if call('ZCARD', key.idle) > 1 then
 --@insert handoff
   local function make_bytes(number)
-    return NEW .. pack_numbers('>I6I6', number, now_ms) .. ARGV[8]
+    return NEW .. pack_numbers('>I6I6', number, now_ms) .. ARGV[9]
   end
-  if #ARGV == 8 then
-    local queue_size, task_size = unpack_numbers('>HH', ARGV[8], 2)
-    local task = sub(ARGV[8], 6 + queue_size, 5 + queue_size + task_size)
-    if hand_over(ARGV[7], ARGV[4], task, #ARGV[8], make_bytes) then
+  if #ARGV == 9 then
+    local queue_size, task_size = unpack_numbers('>HH', ARGV[9], 2)
+    local task = sub(ARGV[9], 6 + queue_size, 5 + queue_size + task_size)
+    if hand_over(ARGV[8], ARGV[4], task, #ARGV[9], make_bytes) then
       return 1
     end
   end
@@ -43,8 +46,8 @@ end
 -- Store new jobs of one line; return whether there were any.
 local function store(first_at, last_at, prefix)
   local id = ARGV[first_at]
-  if #ARGV == 8 then
-    local bytes = NEW .. pack_numbers('>I6I6', sequence + 1, now_ms) .. ARGV[8]
+  if #ARGV == 9 then
+    local bytes = NEW .. pack_numbers('>I6I6', sequence + 1, now_ms) .. ARGV[9]
     if call('HSETNX', key.job, id, bytes) == 0 then
       return false
     end
@@ -95,21 +98,28 @@ local function list_line(queue, first, rank, place)
   end
 end
 
-local at = 4
+local at, enqueued = 4, 0  -- `enqueued` jobs have the first counter
 while ARGV[at] do
   local queue, rank, number = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local mark, before = '0' .. queue .. '\0', sequence
   local first = call('ZRANGEBYLEX', key.ready, '[' .. mark, '(0' .. queue .. '\1', 'LIMIT', 0, 1)[1]
-  if store(at + 3, at + 2 + 2 * number, mark .. pack_numbers('>I4', rank)) then
+  if store(at + 4, at + 3 + 2 * number, mark .. pack_numbers('>I4', rank)) then
     list_line(queue, first, rank, before + 1)
     call('HINCRBY', key.count, queue .. '\0ready', sequence - before)
+    if stored[7] and ARGV[at + 3] == first_counter then
+      enqueued = enqueued + sequence - before
+    else
+      count_enqueued(ARGV[at + 3], sequence - before)
+    end
     if wake_up then
-      wake_up('0', queue, sequence - before)
+      wake_up('0', queue, sequence - before, ARGV[at + 5])
     end
   end
-  at = at + 3 + 2 * number
+  at = at + 4 + 2 * number
 end
-if sequence > stored_sequence then
-  call('HSET', key.meta, 'sequence', text_of(sequence), 'enqueued', text_of(stored_enqueued + sequence - stored_sequence))
+if enqueued > 0 then
+  call('HSET', key.meta, 'sequence', text_of(sequence), first_counter, text_of(stored[7] + enqueued))
+elseif sequence > stored_sequence then
+  call('HSET', key.meta, 'sequence', text_of(sequence))
 end
 return 1

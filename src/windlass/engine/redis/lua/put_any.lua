@@ -1,17 +1,17 @@
--- Store new jobs, some with a unique key. Their heads have four more words: the key, until when it is
--- held, for at least how long, and what to do while another job holds it; see `encode` for a fifth. A put that replaced the call
--- of a job is remembered, so that a repeat changes nothing: the last put of a job with the job, earlier
--- ones for a while among the idempotency keys.
--- ARGV: 1-3 clock, then for each job its head and its body
+-- Store new jobs, some with a unique key. These have four more fields: the key, until when it is held, for at
+-- least how long, and what to do while another job holds it; see `encode` for a fifth. A put that replaced
+-- the call of a job is remembered, so that a repeat changes nothing: the last put of a job with the job,
+-- earlier ones for a while among the idempotency keys.
+-- ARGV: 1-3 clock, then for each job its fields, as in `new_jobs`, and its body
 -- Returns: for each job its id, or the id of the job that has its key, then "created", "existing",
 --          "conflict", "replaced", "duplicate" or "full"
 --@adds
 --@include put
 --@include unique
 
-local function unique_text(head)
-  local period_until_ms = head[13] > 0 and now_ms + head[13] or 0
-  return head[12] .. ' ' .. text_of(period_until_ms) .. ' ' .. head[11]
+local function unique_text(new_job)
+  local period_until_ms = new_job[13] > 0 and now_ms + new_job[13] or 0
+  return new_job[12] .. ' ' .. text_of(period_until_ms) .. ' ' .. new_job[11]
 end
 
 local function remember_replaced(id, new_id)
@@ -36,16 +36,16 @@ local function find_replaced(id)
 end
 
 -- A waiting job takes over the call of another put, and stays in line if it stays ready.
-local function replace(id, record, head, body)
+local function replace(id, record, new_job, body)
   local was_ready, was_in = record[STATE] == 'ready', base_of(record[QUEUE])
-  local due_ms = due_ms_of(head)
+  local due_ms = due_ms_of(new_job)
   local is_ready = due_ms <= now_ms
   leave(id, record)
   count(record[QUEUE], record[STATE], -1)
   reset_budgets(id, record)
   record[SUSPECT], record[HOLD], record[STATE] = 0, 'none', is_ready and 'ready' or 'scheduled'
-  record[QUEUE], record[PRIORITY], record[EXPIRES_MS] = head[3], head[4], expires_ms(head)
-  record[DUE_MS], record[UNIQUE] = is_ready and -1 or due_ms, unique_text(head)
+  record[QUEUE], record[PRIORITY], record[EXPIRES_MS] = new_job[3], new_job[4], expires_ms(new_job)
+  record[DUE_MS], record[UNIQUE] = is_ready and -1 or due_ms, unique_text(new_job)
   if not is_ready then
     record[READY_MS] = -1
   elseif not was_ready then
@@ -58,7 +58,7 @@ local function replace(id, record, head, body)
   enter(id, record)
   count(record[QUEUE], record[STATE], 1)
   total('replaced')
-  remember_replaced(id, head[1])
+  remember_replaced(id, new_job[1])
 end
 
 -- The job that holds the key of a new one. A waiting holder that can only expire is cancelled first:
@@ -76,14 +76,14 @@ local function find_obstacle(task, name)
 end
 
 -- The reply for a job whose unique key is held, or that has replaced another before.
-local function meet(head, body)
-  local on_conflict = head[14]
-  local replaced = on_conflict == 'replace' and find_replaced(head[1])
+local function meet(new_job, body)
+  local on_conflict = new_job[14]
+  local replaced = on_conflict == 'replace' and find_replaced(new_job[1])
   if replaced then
     return replaced, 'replaced'
   end
   flush()  -- a job that this call stored may hold the key, and be moved
-  local id, record = find_obstacle(head[2], head[11])
+  local id, record = find_obstacle(new_job[2], new_job[11])
   if not id then
     return nil
   elseif on_conflict == 'return' then
@@ -91,24 +91,24 @@ local function meet(head, body)
   elseif on_conflict == 'raise' or not QUEUED[record[STATE]] then
     return id, 'duplicate'
   end
-  replace(id, record, head, body)
+  replace(id, record, new_job, body)
   return id, 'replaced'
 end
 
-return put_all(function(head, body)
-  local id, code = find_known(head)
-  if not id and head[11] then
-    id, code = meet(head, body)
+return put_all(function(new_job, body)
+  local id, code = find_known(new_job)
+  if not id and new_job[11] then
+    id, code = meet(new_job, body)
   end
   if id then
     return id, code
   end
-  if not head[11] then
-    return add_job(head, body, '')
+  if not new_job[11] then
+    return add_job(new_job, body, '')
   end
-  id, code = add_job(head, body, unique_text(head))
+  id, code = add_job(new_job, body, unique_text(new_job))
   if code == 'created' then
-    lead(head[2], head[11], head[1])
+    lead(new_job[2], new_job[11], new_job[1])
   end
   return id, code
 end)

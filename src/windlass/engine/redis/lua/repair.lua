@@ -72,7 +72,7 @@ local function keep_ms(record)
   return math.max(record[FINISHED_MS], 0) + ttl_ms
 end
 
-local INDEXES = { 'ready', 'due', 'parked', 'held', 'asked', 'keep', 'cancelled', 'dead' }
+local INDEXES = { 'ready', 'due', 'parked', 'held', 'asked', 'keep', 'cancelled', 'dead', 'deaths' }
 local SCORE_OF = {
   due = function(record) return record[DUE_MS] >= 0 and record[DUE_MS] or now_ms end,
   keep = keep_ms, cancelled = keep_ms, dead = keep_ms,
@@ -84,7 +84,7 @@ local function list_in(name, id, record)
       and fix('Job %s is %s (held: %s), but not listed in %s: it is listed.', id, record[STATE], record[HOLD], name) then
     if name == 'ready' then
       touch(record[SUSPECT] .. record[QUEUE])
-      note_ready(record[SUSPECT], record[QUEUE], now_ms)
+      note_ready(record[SUSPECT], record[QUEUE], now_ms, record[TASK])
     end
     write('ZADD', key[name], text_of(SCORE_OF[name] and SCORE_OF[name](record) or 0), member)
   end
@@ -189,6 +189,28 @@ function WALKS.unique()
       return true
     end
   end)
+end
+
+-- The numbers of groups of dead jobs, after their jobs are listed. Groups without jobs come first.
+function WALKS.dead_groups()
+  pass(key.dead_groups, function(group)
+    if size_of_group(group) == 0 and fix('A group of dead jobs of task %s is empty: it is removed.', last_part(group)) then
+      call('ZREM', key.dead_groups, group)
+      return true
+    end
+  end)
+end
+
+function WALKS.listed_groups()
+  local groups = groups_behind(far == '0' and '' or far, BITE)
+  for _, group in ipairs(groups) do
+    local counted, found = tonumber(call('ZSCORE', key.dead_groups, group) or 0), size_of_group(group)
+    if counted ~= found and fix('A group of dead jobs of task %s counts %d, but there are %d: corrected.',
+        last_part(group), counted, found) then
+      call('ZADD', key.dead_groups, text_of(found), group)
+    end
+  end
+  reply[1] = #groups == BITE and groups[BITE] or ''
 end
 
 function WALKS.lines()
@@ -312,6 +334,19 @@ function WALKS.settings()
     else
       call('HDEL', key.meta, 'queues')
     end
+  end
+end
+
+-- The list of queues and tasks that count enqueued jobs. The history does not get those since the last minute, rather
+-- than any job twice.
+function WALKS.pairs()
+  local names, number, is_right = read_pairs(call('HGETALL', key.meta))
+  if not is_right and fix('%d queues and tasks count enqueued jobs, but others are listed: these are listed.', #names) then
+    local sampled = {}
+    for position, name in ipairs(names) do
+      sampled[2 * position - 1], sampled[2 * position] = tonumber(call('HGET', key.meta, 'e:' .. name)), now_ms
+    end
+    call('HSET', key.meta, 'pair_names', cmsgpack.pack(names), 'pairs', text_of(number), 'sampled', cmsgpack.pack(sampled))
   end
 end
 

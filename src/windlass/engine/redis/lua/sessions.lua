@@ -1,7 +1,7 @@
--- List live sessions, each with the number of its jobs, some job ids, and its info.
+-- List live sessions, each with the number of its jobs, some job ids, its info and its command.
 -- KEYS: lease held sessions
 -- ARGV: 1-3 clock, 4 limit of ids per session
--- Returns: for each session its name, expires_in_ms, jobs, info ('' = nothing), {ids}
+-- Returns: for each session its name, expires_in_ms, jobs, info and command ('' = nothing), {ids}
 --@include clock
 
 local function ids_of(session)
@@ -19,7 +19,9 @@ for at = 1, #found, 2 do
   reply[#reply + 1] = session
   reply[#reply + 1] = tonumber(found[at + 1]) - now_ms
   reply[#reply + 1] = call('ZLEXCOUNT', key.held, '[' .. session .. '\0', '(' .. session .. '\1')
-  reply[#reply + 1] = call('HGET', key.sessions, session .. '\0') or ''
+  local stored = call('HMGET', key.sessions, session .. '\0', session .. '\0command')
+  reply[#reply + 1] = stored[1] or ''
+  reply[#reply + 1] = stored[2] or ''
   reply[#reply + 1] = ids_of(session)
 end
 return reply

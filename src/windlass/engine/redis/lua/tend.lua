@@ -1,5 +1,5 @@
 -- Run one bounded batch of maintenance: take back the jobs of expired sessions, remove records past their
--- retention, and make jobs ready that are held as paused although their task is not paused.
+-- retention, make jobs ready that are held as paused although their task is not paused, and keep the history.
 -- KEYS: watch_until
 -- ARGV: 1-3 clock, 4 "1" to remove a dead job only if it is named, 5 the byte limit of the unnamed
 --       dead jobs to return, then the named ids
@@ -7,6 +7,9 @@
 --          dead jobs past their retention that were not named, each with its bytes}
 --@include line
 --@include removal
+--@include history_upkeep
+--@include walk
+--@include group_walk
 
 local LINES_AT_A_TIME = 20
 local is_careful, bytes_left, known, doomed = ARGV[4] == '1', tonumber(ARGV[5]), {}, {}
@@ -78,7 +81,7 @@ local function forget(session)
   elseif #sound_ids(session, nil, BITE) == 0 then
     write('ZREM', key.forget, session)
     write('ZREM', key.lease, session)
-    write('HDEL', key.sessions, session)
+    write('HDEL', key.sessions, session, session .. '\0command')
   end
 end
 
@@ -141,6 +144,63 @@ local function resume_rest()
   return seen == BITE and resumed > 0
 end
 
+-- Processes of an earlier version know no groups of dead jobs: those that they end are in no group, and those that
+-- they revive or remove stay in theirs. While the numbers differ, each call puts some dead jobs into their groups,
+-- then takes others from them, and continues where the last one stopped. `deaths_seen` is the place of such a walk,
+-- or the instant of its end: the next one begins some minutes later. Equal numbers may hide one job too many and one
+-- too few, so a walk begins at least once a day. It is not urgent, and asks for no further call.
+local function walk_deaths(after)
+  local members = call('ZRANGEBYLEX', key.deaths, '(' .. after, '+', 'LIMIT', 0, BITE)
+  for _, member in ipairs(members) do
+    local group = group_at(member)
+    local id = group and sub(member, #group + 8) or ''
+    local record = load(id)
+    if not record or record[STATE] ~= 'dead' or death_of(id, record) ~= member then
+      call('ZREM', key.deaths, member)
+      total('orphans')
+      if group and tonumber(call('ZADD', key.dead_groups, 'INCR', '-1', group)) <= 0 then
+        call('ZREM', key.dead_groups, group)
+      end
+    end
+  end
+  return #members == BITE and '-' .. members[BITE] or '=' .. text_of(now_ms)
+end
+
+local function walk_dead(score, member)
+  local entries = timed_after(key.dead, score, member, BITE)
+  for at = 1, #entries, 2 do
+    local record = entries[at] ~= '' and load(entries[at])
+    if record and record[STATE] == 'dead' then
+      enter_group(entries[at], record)
+    end
+  end
+  return #entries == 2 * BITE and '+' .. entries[2 * BITE] .. ' ' .. entries[2 * BITE - 1] or '-'
+end
+
+local function keep_groups()
+  local place = call('HGET', key.meta, 'deaths_seen') or '=0'
+  local listed = call('ZCARD', key.deaths)
+  local is_equal = call('ZCARD', key.dead) == listed
+  if sub(place, 1, 1) == '=' then
+    local seen_ms = tonumber(sub(place, 2))
+    if is_equal and seen_ms == 0 then
+      call('HSET', key.meta, 'deaths_seen', '=' .. text_of(now_ms))  -- the first day begins
+      return false
+    elseif is_equal and listed <= 1 or now_ms - seen_ms < (is_equal and 24 * HOUR_MS or MIN_RECORD_MS) then
+      return false
+    end
+    place = '+-inf '
+  end
+  define_groups()
+  if sub(place, 1, 1) == '+' then
+    place = walk_dead(string.match(place, '^.(%S+) (.*)$'))
+  else
+    place = walk_deaths(sub(place, 2))
+  end
+  call('HSET', key.meta, 'deaths_seen', place)
+  return not is_equal and sub(place, 1, 1) ~= '='
+end
+
 notice()
 local reaped, more = reap()
 -- Dead jobs come last: they may have to stay, and must not keep the purge from the others.
@@ -170,7 +230,9 @@ for _, session in ipairs(sessions) do
 end
 list_missing_lines()
 local has_more_held = resume_rest()
+local has_more_groups = keep_groups()
 settle()
+local has_more_history = keep_history()
 local is_full = is_cut_short or has_more_held or visited == BITE or #fields == BITE or #sessions == BITE
-  or #unwatched == BITE
+  or #unwatched == BITE or has_more_history or has_more_groups
 return { reaped, purged, (more or is_full) and 1 or 0, doomed }

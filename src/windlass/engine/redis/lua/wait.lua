@@ -2,7 +2,8 @@
 -- sessions that have something to claim, in one step, so that no wake-up is lost in between.
 -- ARGV: 1-3 clock, 4 channel of the worker, 5 lifetime in ms, 6 packed, for each plan its number, "1" or
 --       "0" for suspects, queues, labels, and its sessions, each followed by its nonce ("" = only woken);
---       then 1 if wake-ups came for sessions of the plan that are not idle any more, otherwise 0
+--       then 1 if wake-ups came for sessions of the plan that are not idle any more, otherwise 0; then its
+--       tasks, if it names some
 -- Returns: {next_in_ms or -1, number of registrations, sessions that should claim: some have something to
 --          claim, others may already hold a job; these were not registered}
 --@include claim
@@ -10,7 +11,11 @@ local MOST_PASSED = 8  -- lines that a wake-up is passed on for, under a plan wi
 
 -- The number of jobs that could each wake one session.
 local function count_ready(suspects, queues, most)
-  if most == 0 or not is_any_ready(suspects, queues) then
+  if most == 0 then
+    return 0
+  elseif tasks then
+    return #find_wanted(next_in_line, suspects, queues, most)
+  elseif not is_any_ready(suspects, queues) then
     return 0
   end
   local number = 0
@@ -64,6 +69,16 @@ end
 -- Wake sessions of other workers for ready jobs of a plan, beyond those found for this worker. Two
 -- partitions can spend their wake-ups on the same session, and its worker cannot use the second one.
 local function pass_on(suspects, queues, found)
+  if tasks then
+    local ids = find_wanted(next_in_line, suspects, queues, found + BITE)
+    for at = found + 1, #ids do
+      local bytes = bytes_of(ids[at])
+      if bytes then
+        note_ready(suspects, queue_of(bytes), now_ms, task_of(bytes))
+      end
+    end
+    return
+  end
   local lines = {}
   if #queues == 0 then
     local from, to = bounds(suspects)
@@ -78,13 +93,18 @@ local function pass_on(suspects, queues, found)
     local number = call('ZLEXCOUNT', key.ready, bounds(suspects, line)) - found
     if number > 0 and is_served(line) then
       made_ready[suspects .. line] = math.max(made_ready[suspects .. line] or 0, number)
+      -- Sessions for some tasks only would have been woken first, or have registered since then.
+      ready_tasks[suspects .. line] = ready_tasks[suspects .. line] or {}
     end
   end
 end
 
 local function register(plan)
-  local number, suspects, queues, with, sessions, is_surplus = unpack(plan)
-  labels, sorted_labels = {}, with
+  local number, suspects, queues, with, sessions, is_surplus, only = unpack(plan)
+  labels, sorted_labels, tasks = {}, with, only
+  if tasks then
+    filter_tasks(queues)
+  end
   for _, label in ipairs(with) do
     labels[label] = true
   end
@@ -95,9 +115,11 @@ local function register(plan)
     table.remove(sessions)
     reply[#reply + 1] = table.remove(sessions)
   end
-  forget_wake_ups(suspects, queues, found)
+  if not tasks then
+    forget_wake_ups(suspects, queues, found)
+  end
   local name = ARGV[4] .. '\0' .. number
-  local waiter = { server_ms + tonumber(ARGV[5]), suspects, queues, with, sessions }
+  local waiter = { server_ms + tonumber(ARGV[5]), suspects, queues, with, sessions, tasks }
   if #sessions > 0 then
     for _, entry in ipairs(index_entries(name, waiter)) do
       call('ZADD', key.idle, 0, entry)
@@ -141,7 +163,14 @@ if in_ms < 0 or lost_in_ms < in_ms then
   in_ms = lost_in_ms == math.huge and -1 or lost_in_ms
 end
 local number = call('HLEN', key.waiters) - 1
-for _, plan in ipairs(cmsgpack.unpack(ARGV[6])) do
+local plans, have_tasks = cmsgpack.unpack(ARGV[6]), false
+for _, plan in ipairs(plans) do
+  have_tasks = have_tasks or plan[7]
+end
+if have_tasks then
+--@insert task_filter
+end
+for _, plan in ipairs(plans) do
   register(plan)
 end
 drop_ended()

@@ -10,18 +10,20 @@ SELECT EXISTS (SELECT 1 FROM sessions WHERE gone = 0 AND expires_ms <= ?1)
 UPDATE jobs SET due_ms = NULL WHERE row = ?
 
 -- name: list_claims
--- The jobs that a session still holds under one token, in the order of their claim.
+-- The jobs that a session still holds under one token, in the order of their claim. The last column is when a job
+-- took its place in line, relative to its claim.
 SELECT rank, place, row, id, queue, expires_ms,
-       task, attempt, starts, crashes, losses, interruptions, snoozes, strays, created_ms, suspect, age - rank, call
+       task, attempt, starts, crashes, losses, interruptions, snoozes, strays, created_ms, suspect, age - rank, call,
+       coalesce(ready_ms, created_ms) - started_ms
 FROM jobs
 WHERE state = 'running' AND session = ? AND token = ?
 ORDER BY rank, place
 
 -- name: list_silent_sessions
--- Sessions with an expired lease, and dead sessions that still have jobs to take back.
-SELECT session FROM sessions WHERE gone = 0 AND expires_ms <= ?1
+-- Sessions with an expired lease, and dead sessions that still have jobs to take back; and whether each has info.
+SELECT session, info <> x'' FROM sessions WHERE gone = 0 AND expires_ms <= ?1
 UNION ALL
-SELECT session FROM sessions WHERE gone = 1
+SELECT session, info <> x'' FROM sessions WHERE gone = 1
 
 -- name: load_due
 -- The next due jobs, the earliest first.

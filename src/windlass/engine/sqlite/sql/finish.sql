@@ -7,6 +7,11 @@ SELECT jobs.queue, count(*)
 FROM json_each(?1) AS given JOIN jobs ON jobs.id = given.value ->> 0 AND jobs.token = given.value ->> 1
 GROUP BY jobs.queue
 
+-- name: current_claims
+-- The ids and tokens of the claims with a current token, from the same array.
+SELECT jobs.id, jobs.token
+FROM json_each(?1) AS given JOIN jobs ON jobs.id = given.value ->> 0 AND jobs.token = given.value ->> 1
+
 -- name: find_claim
 -- How the holder ended the last claim of a job.
 SELECT last_end FROM jobs WHERE id = ?

@@ -35,10 +35,11 @@ SELECT rank, place, line FROM lines
 WHERE suspect = ?1 AND labels = ?2 AND cohort = ?3 AND (rank, place) > (?4, ?5) ORDER BY rank, place LIMIT ?6
 
 -- name: list_ready
--- The next jobs of one queue in the order in which they should start, with the columns of a claim and
--- the size of the call.
+-- The next jobs of one queue in the order in which they should start, with the columns of a claim, when they took
+-- their place in line, and the size of the call.
 SELECT rank, place, row, id, queue, expires_ms,
        task, attempt, starts, crashes, losses, interruptions, snoozes, strays, created_ms, suspect, age - rank, call,
+       coalesce(ready_ms, created_ms),
        coalesce(length(call), (SELECT length(body) FROM payloads WHERE job = row), 0)
 FROM jobs
 WHERE state = 'ready' AND hold IS NULL AND queue = ? AND suspect = ?
@@ -49,6 +50,7 @@ LIMIT ?
 -- The same after a rank and a place.
 SELECT rank, place, row, id, queue, expires_ms,
        task, attempt, starts, crashes, losses, interruptions, snoozes, strays, created_ms, suspect, age - rank, call,
+       coalesce(ready_ms, created_ms),
        coalesce(length(call), (SELECT length(body) FROM payloads WHERE job = row), 0)
 FROM jobs
 WHERE state = 'ready' AND hold IS NULL AND queue = ?1 AND suspect = ?2 AND (rank, place) > (?3, ?4)

@@ -85,7 +85,7 @@ ORDER BY session LIMIT ?3
 
 -- name: list_sessions
 -- Live sessions and the number of jobs that each holds.
-SELECT session, expires_ms, info,
+SELECT session, expires_ms, info, command,
        (SELECT count(*) FROM jobs WHERE state = 'running' AND jobs.session = sessions.session)
 FROM sessions WHERE gone = 0 ORDER BY session
 
@@ -105,6 +105,11 @@ WHERE state = 'ready' AND hold IS NULL AND queue = ? AND suspect = 0 ORDER BY ra
 -- name: read_end
 -- The state of one job, with its result while that is stored.
 SELECT task, state, reason, finished_ms, CASE WHEN keep_until_ms > ? THEN result END, row FROM jobs WHERE id = ?
+
+-- name: read_infos
+-- The info of live sessions with these names.
+SELECT session, info FROM json_each(?) AS given JOIN sessions ON session = given.value
+WHERE gone = 0 AND info <> x''
 
 -- name: read_job
 -- The record of one job, for display.

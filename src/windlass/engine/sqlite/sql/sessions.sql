@@ -1,5 +1,9 @@
 -- Sessions and the jobs that they hold.
 
+-- name: command_session
+-- Set what heartbeats of a live session return.
+UPDATE sessions SET command = ?2 WHERE session = ?1 AND gone = 0
+
 -- name: end_session
 -- Declare a session dead (1), or dead and without jobs (2). The row is kept until an instant, so
 -- that late heartbeats get a reply.
@@ -44,6 +48,15 @@ SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_request
        interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, session, token, last_end,
        progress, result
 FROM jobs WHERE state = 'running' AND session = ?1 AND (started_ms <= ?2 OR started_ms > ?3) ORDER BY row
+
+-- name: not_held
+-- The jobs of an array that a session does not hold.
+SELECT value FROM json_each(?2)
+WHERE value NOT IN (SELECT id FROM jobs WHERE state = 'running' AND session = ?1)
+
+-- name: read_command
+-- Whether a session was declared dead, and what its heartbeats return.
+SELECT gone, command FROM sessions WHERE session = ?
 
 -- name: use_up_nonce
 -- Use up a nonce: a claim under it that arrives later must find nothing.

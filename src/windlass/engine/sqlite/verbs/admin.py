@@ -25,7 +25,7 @@ from windlass.engine.sqlite.transaction import (
     read_settings,
     unpack_paused,
 )
-from windlass.engine.sqlite.verbs import change, claim, unique
+from windlass.engine.sqlite.verbs import change, claim, history, unique
 
 
 def cancel(tx: Transaction, ids: Sequence[str]) -> list[CancelCode]:
@@ -135,6 +135,7 @@ def tend(tx: Transaction, known: Collection[str] | None) -> Tended:
     more = more or tx.connection.changes() == BITE
     tx.run("forget_sessions", tx.now_ms)
     tx.run("forget_empty_counters")
+    more = history.keep_history(tx) or more
     return Tended(
         reaped=tx.totals["lost"] - before, purged=purged, doomed=tuple(sorted(doomed)), more=more
     )

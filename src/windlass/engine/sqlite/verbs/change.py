@@ -65,7 +65,7 @@ def _move(tx: Transaction, job: JobRow, queue: str, run_in_ms: int | None) -> No
     tx.counts[job.queue, source] -= 1
     tx.counts[queue, job.state] += 1
     if job.due_ms is None:
-        tx.note_ready(queue, suspects=bool(job.suspect))
+        tx.note_ready(queue, job.task, suspects=bool(job.suspect))
     else:
         tx.note_due(queue, job.due_ms)
 

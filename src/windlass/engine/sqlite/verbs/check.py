@@ -126,6 +126,39 @@ DISAGREEMENTS: Final = (
         "WHERE starts <> attempt + crashes + losses + interruptions + snoozes",
     ),
     Disagreement(
+        "Row {0} is in a group of dead jobs, but is no dead job, or of another group or instant.",
+        "SELECT job FROM deaths WHERE NOT EXISTS ("
+        "SELECT 1 FROM dead_jobs JOIN dead_groups USING (release, queue, task) "
+        "WHERE row = job AND number = dead_group AND dead_jobs.at_ms = deaths.at_ms)",
+        "it leaves the group",
+        "DELETE FROM deaths WHERE job = :c0",
+    ),
+    Disagreement(
+        "Job {0} is dead and in no group.",
+        "SELECT id FROM dead_jobs WHERE row NOT IN (SELECT job FROM deaths)",
+        "it gets one, without a fingerprint",
+        "INSERT INTO dead_groups (fingerprint, release, queue, task, jobs) "
+        "SELECT '', release, queue, task, 0 FROM dead_jobs WHERE id = :c0 "
+        "ON CONFLICT DO NOTHING; "
+        "INSERT INTO deaths (job, dead_group, at_ms) "
+        "SELECT row, number, at_ms FROM dead_jobs JOIN dead_groups USING (release, queue, task) "
+        "WHERE fingerprint = '' AND id = :c0",
+    ),
+    Disagreement(
+        "A group of dead jobs of task {1} counts {2}, but there are {3}.",
+        "SELECT number, task, jobs, "
+        "(SELECT count(*) FROM deaths WHERE dead_group = number) AS stored "
+        "FROM dead_groups WHERE jobs <> stored",
+        "corrected",
+        "UPDATE dead_groups SET jobs = :c3 WHERE number = :c0",
+    ),
+    Disagreement(
+        "A group of dead jobs of task {1} is empty.",
+        "SELECT number, task FROM dead_groups WHERE jobs = 0",
+        "it is removed",
+        "DELETE FROM dead_groups WHERE number = :c0",
+    ),
+    Disagreement(
         "Schedule {0} has no body.",
         "SELECT name FROM schedules "
         "WHERE NOT EXISTS (SELECT 1 FROM schedule_bodies WHERE schedule = schedules.row)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import apsw
@@ -15,7 +15,7 @@ from windlass.core.queues.plans import allot
 from windlass.core.queues.settings import USUAL
 from windlass.core.states import Counters, Event, Hold, Reason, State
 from windlass.engine.contract import BITE, GONE_SESSION_MS, Batch, Claim, Plan
-from windlass.engine.sqlite.line_index import Search
+from windlass.engine.sqlite.line_index import Search, TaskFilter
 from windlass.engine.sqlite.statements import Row, as_array, first, rows
 from windlass.engine.sqlite.transaction import (
     JobRow,
@@ -57,7 +57,7 @@ class ClaimPreview:
         return self.next_in_ms() == 0 or self.has_ready(plan)
 
     def has_ready(self, plan: Plan) -> bool:
-        return self._lines(plan).have_some(suspects=plan.suspects)
+        return self._has_some(plan, suspects=plan.suspects)
 
     def find(self, plans: Iterable[Plan]) -> Found:
         """Find the plans that have something to claim, and the time until the next due job."""
@@ -65,7 +65,7 @@ class ClaimPreview:
 
     def idle_batch(self, plan: Plan) -> Batch:
         """Make the reply to a claim of a live session when there is nothing to lease."""
-        suspects = self._lines(plan).have_some(suspects=True)
+        suspects = self._has_some(plan, suspects=True)
         return Batch(next_in_ms=self.next_in_ms(), suspects=suspects)
 
     def holds(self, session: str, nonce: str) -> bool:
@@ -81,8 +81,19 @@ class ClaimPreview:
             return None
         return max(0, due_ms - self._now_ms)
 
-    def _lines(self, plan: Plan) -> Lines:
-        return Lines(self._connection, self._settings, plan)
+    def _has_some(self, plan: Plan, *, suspects: bool) -> bool:
+        lines = Lines(self._connection, self._settings, plan)
+        if not plan.tasks:
+            return lines.have_some(suspects=suspects)
+        search = Search(self._connection, self._settings, self._now_ms, suspects)
+        filters = TaskFilter.of_queues(plan)
+        if not plan.queues:
+            groups = list(lines.groups(suspects=suspects))
+            return bool(search.best_jobs(groups, 1, filters[""])[0])
+        return any(
+            search.best_jobs_of(lines.of_queue(queue, suspects=suspects), 1, tasks)
+            for queue, tasks in filters.items()
+        )
 
 
 def is_gone(connection: apsw.Connection, session: str) -> bool:
@@ -145,7 +156,7 @@ def offer_again(tx: Transaction, job: JobRow) -> None:
     job.hold, job.due_ms = None, None
     tx.save(job)
     tx.touched.add(job.queue)
-    tx.note_ready(job.queue, suspects=bool(job.suspect))
+    tx.note_ready(job.queue, job.task, suspects=bool(job.suspect))
 
 
 def reap(tx: Transaction) -> bool:
@@ -155,7 +166,8 @@ def reap(tx: Transaction) -> bool:
     if tx.now_ms < tx.reap_after_ms:
         return False
     left = BITE
-    for (session,) in tx.rows("list_silent_sessions", tx.now_ms):
+    for session, is_described in tx.rows("list_silent_sessions", tx.now_ms):
+        tx.totals["sessions_lost"] += is_described
         jobs = tx.load("load_held", session, left)
         for job in jobs:
             tx.move(job, Event.LOSE, error=b"")
@@ -174,9 +186,10 @@ def _lease(
     taken: list[Row] = []
     expired = 0
     left_bytes = plan.most_bytes
+    filters = TaskFilter.of_queues(plan) if plan.tasks else {}
     is_cut_short = is_done = False
     while len(taken) < limit and not is_done:
-        found = _next_in_line(tx, plan, limit - len(taken))
+        found = _next_in_line(tx, plan, limit - len(taken), filters)
         paused = _paused_ids(tx, found) if tx.queues else ()
         number = len(found)
         if limit > 1:
@@ -229,21 +242,29 @@ def _array_of(ready: list[Row]) -> str:
     return as_array([row[2] for row in ready])
 
 
-def _next_in_line(tx: Transaction, plan: Plan, limit: int) -> list[Row]:
+def _next_in_line(
+    tx: Transaction, plan: Plan, limit: int, filters: Mapping[str, TaskFilter]
+) -> list[Row]:
     settings = unpack_settings(tx.queues)
     served = Lines(tx.connection, settings, plan)
     if plan.queues:
-        return _next_of_tiers(tx, plan, served, limit)
+        return _next_of_tiers(tx, plan, served, limit, filters)
     tx.refresh_lines()
     search = Search(tx.connection, settings, tx.now_ms, plan.suspects)
-    found, empty = search.best_jobs(list(served.groups(suspects=plan.suspects)), limit)
+    groups = list(served.groups(suspects=plan.suspects))
+    found, empty = search.best_jobs(groups, limit, filters.get(""))
     tx.touched.update(empty)
     tx.totals["orphans"] += len(empty)
     return found
 
 
-def _merged(tx: Transaction, lines: Sequence[str], plan: Plan, limit: int) -> list[Row]:
+def _merged(
+    tx: Transaction, lines: Sequence[str], plan: Plan, limit: int, tasks: TaskFilter | None
+) -> list[Row]:
     """Merge the first jobs of several lines in the order of their start."""
+    if tasks is not None:
+        search = Search(tx.connection, unpack_settings(tx.queues), tx.now_ms, plan.suspects)
+        return search.best_jobs_of(lines, limit, tasks)
     found = [row for line in lines for row in tx.rows("list_ready", line, plan.suspects, limit)]
     if len(lines) > 1:
         found.sort(key=lambda row: _standing(tx, row[4], row))
@@ -259,7 +280,9 @@ def _standing(tx: Transaction, line: str, row: Row) -> tuple[int, int]:
     return rank - settings.get(queue_of(line), USUAL).aged(tx.now_ms).age, place
 
 
-def _next_of_tiers(tx: Transaction, plan: Plan, served: Lines, limit: int) -> list[Row]:
+def _next_of_tiers(
+    tx: Transaction, plan: Plan, served: Lines, limit: int, filters: Mapping[str, TaskFilter]
+) -> list[Row]:
     found: list[Row] = []
     seen: set[str] = set()
     for queues, turns in plan.tiers():
@@ -269,7 +292,13 @@ def _next_of_tiers(tx: Transaction, plan: Plan, served: Lines, limit: int) -> li
         named = [queue for queue in queues if queue not in seen]
         seen.update(named)
         fronts = [
-            _merged(tx, served.of_queue(queue, suspects=plan.suspects), plan, left)
+            _merged(
+                tx,
+                served.of_queue(queue, suspects=plan.suspects),
+                plan,
+                left,
+                filters.get(queue),
+            )
             for queue in named
         ]
         numbers = allot(turns, [len(front) for front in fronts], left)
@@ -302,6 +331,7 @@ def _to_claims(
         precedence = {queue: -number for number, queue in enumerate(reversed(plan.queues))}
         held.sort(key=lambda row: precedence.get(queue_of(row[4]), 1))
     large = _large_calls(tx, held)
+    claimed_ms = tx.now_ms if is_new else 0  # in `list_claims`, instants are relative to the claim
     claims = [
         Claim(
             id=job_id,
@@ -313,9 +343,10 @@ def _to_claims(
             counters=Counters(attempt + is_new, starts + is_new, *counters),
             created_ms=created_ms,
             suspect=bool(suspect),
+            waited_ms=claimed_ms - ready_ms if ready_ms < claimed_ms else 0,
         )
         for (_, _, number, job_id, queue, _, task, attempt, starts, *rest) in held
-        for (*counters, created_ms, suspect, priority, call) in [rest[:9]]
+        for (*counters, created_ms, suspect, priority, call, ready_ms) in [rest[:10]]
     ]
     return tuple(claims)
 

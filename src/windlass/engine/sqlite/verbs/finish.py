@@ -22,6 +22,7 @@ from windlass.engine.contract import (
     Unroutable,
     Verdict,
     batches,
+    check_fingerprint,
 )
 from windlass.engine.sqlite.statements import Row, as_array, first
 from windlass.engine.sqlite.transaction import JobRow, Transaction, end_mark
@@ -36,6 +37,7 @@ _EVENTS: Final[dict[type[Outcome], Event]] = {
     Unroutable: Event.UNROUTABLE,
 }
 _size_of: Final = attrgetter("size")
+_key_of: Final = attrgetter("id", "token")
 
 
 def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Verdict]:
@@ -51,20 +53,30 @@ def finish(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Verdict]:
 def _succeed(tx: Transaction, outcomes: list[Succeeded]) -> list[Verdict]:
     """End claims with success, the hot path. Of several ends of one claim, the first counts."""
     firsts = {(outcome.id, outcome.token): outcome for outcome in reversed(outcomes)}
-    ended = sum(_succeed_batch(tx, batch) for batch in batches([*firsts.values()], _size_of))
-    tx.totals["succeeded"] += ended
+    others: set[tuple[str, str]] = set()  # whose token is not current
+    for batch in batches([*firsts.values()], _size_of):
+        _succeed_batch(tx, batch, others)
+    tx.totals["succeeded"] += len(firsts) - len(others)
     tx.ended += [outcome.id for outcome in outcomes]
-    if ended == len(outcomes):
-        return [Verdict.OK] * ended
-    return [
-        _repeated_or_stale(tx, outcome, first(tx.connection, "find_claim", outcome.id))
-        for outcome in outcomes
-    ]
+    if not others and len(firsts) == len(outcomes):
+        return [Verdict.OK] * len(outcomes)
+    return [_judge(tx, outcome, others) for outcome in outcomes]
 
 
-def _succeed_batch(tx: Transaction, outcomes: Sequence[Succeeded]) -> int:
-    """End claims and return their number. All results are one value, which the statement cuts into
-    pieces: inside an array, results would have to be hex-encoded."""
+def _judge(tx: Transaction, outcome: Succeeded, others: set[tuple[str, str]]) -> Verdict:
+    """The verdict on a success after its batch; a further one in the same call is a repeat."""
+    key = (outcome.id, outcome.token)
+    if key not in others:
+        others.add(key)
+        return Verdict.OK
+    return _repeated_or_stale(tx, outcome, first(tx.connection, "find_claim", outcome.id))
+
+
+def _succeed_batch(
+    tx: Transaction, outcomes: Sequence[Succeeded], others: set[tuple[str, str]]
+) -> None:
+    """End claims, and add those that this call cannot end to `others`. All results are one value,
+    which the statement cuts into pieces: inside an array, results would have to be hex-encoded."""
     results: list[bytes] = []
     rows: list[Row] = []
     begin = 1  # SQLite counts from 1
@@ -84,9 +96,11 @@ def _succeed_batch(tx: Transaction, outcomes: Sequence[Succeeded]) -> int:
     for queue, number in tx.rows("count_claims", claims):
         tx.count_move(queue, State.RUNNING, State.SUCCEEDED, number)
         ended += number
+    if ended < len(outcomes):  # look before the tokens are gone
+        current = set(tx.rows("current_claims", claims))
+        others.update(key for key in map(_key_of, outcomes) if key not in current)
     results.append(b"\0")  # never empty: a piece of an empty value would be NULL
     tx.run("succeed_jobs", claims, tx.now_ms, b"".join(results))
-    return ended
 
 
 def _apply(tx: Transaction, outcome: Outcome) -> Verdict:
@@ -107,12 +121,14 @@ def _move(tx: Transaction, job: JobRow, outcome: Outcome) -> None:
         case Retried():
             tx.move(job, Event.RETRY, delay_ms=outcome.delay_ms, error=outcome.error)
         case Buried():
+            check_fingerprint(outcome.fingerprint)
             tx.move(
                 job,
                 Event.BURY,
                 started=outcome.started,
                 reason=outcome.reason,
                 error=outcome.error,
+                fingerprint=outcome.fingerprint,
             )
         case Released():
             tx.move(job, Event.RELEASE, started=outcome.started, suspected=outcome.alone)
@@ -138,9 +154,9 @@ def _park(tx: Transaction, job: JobRow, why: bytes) -> None:
 
 
 def _repeated_or_stale(tx: Transaction, outcome: Outcome, last_end: int | None) -> Verdict:
-    """Accept a repeat of the same end. A different end is stale: the first took effect."""
+    """Recognise a repeat of the same end. A different end is stale: the first took effect."""
     if last_end == end_mark(outcome.token, _EVENTS[type(outcome)]):
-        return Verdict.OK
+        return Verdict.REPEATED
     return _stale(tx)
 
 

@@ -66,13 +66,14 @@ def put(tx: Transaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
     if call is None:
         tx.connection.execute(SQL["insert_payload"], (number, job.payload))
     if due_ms is None:
-        tx.arrive(number, job.queue, rank)
+        tx.arrive(number, job.task, job.queue, rank)
     else:
         tx.note_due(job.queue, due_ms)
     if has_key:
         _keep_keys(tx, job, number)
     tx.counts[job.queue, state] += 1
-    tx.totals["enqueued"] += 1
+    pair = (job.queue, job.task)
+    tx.enqueued[pair] = tx.enqueued.get(pair, 0) + 1
     return Placed(job.id, PutCode.CREATED)
 
 
@@ -107,11 +108,12 @@ def _note_stored(tx: Transaction, rows: Sequence[Row]) -> None:
             tx.note_due(line, due_ms)
         elif line not in tx.arrived or (rank, number) < tx.arrived[line]:
             tx.arrived[line] = (rank, number)
-    for (line, state), number in Counter([(row[3], row[5]) for row in rows]).items():
+    for (task, line, state), number in Counter([(row[2], row[3], row[5]) for row in rows]).items():
         tx.counts[line, state] += number
+        tx.enqueued[line, task] = tx.enqueued.get((line, task), 0) + number
         if state is State.READY:
             tx.made_ready[ReadyLine(line)] += number
-    tx.totals["enqueued"] += len(rows)
+            tx.ready_tasks.append((line, False, task, number))
 
 
 def _row_of(tx: Transaction, job: NewJob) -> Row:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import apsw
 import msgspec
 
+from windlass.core.ids import release_of
 from windlass.core.queues.labels import after_lines, queue_of
 from windlass.core.states import Counters, Hold, Reason, State
 from windlass.engine.contract import (
@@ -21,6 +22,7 @@ from windlass.engine.contract import (
     JobIndex,
     JobRecord,
     Page,
+    SessionCommand,
     SessionRecord,
     Stats,
     Stretch,
@@ -30,10 +32,12 @@ from windlass.engine.contract import (
     index_has,
     to_cursor,
 )
-from windlass.engine.sqlite.statements import Row, rows
+from windlass.engine.sqlite.statements import Row, as_array, first, rows
+from windlass.engine.sqlite.verbs.dead_groups import find_grouped
 
 #: A page reads these columns of a job, then those of its position in the index.
 _COLUMNS: Final = 28
+_STATE: Final = 4
 _DUE_MS: Final = 15
 _SESSION: Final = 19
 _SUSPECT: Final = 21
@@ -52,12 +56,14 @@ def _get(connection: apsw.Connection, job_id: str, now_ms: int) -> JobRecord | N
     *_, has_result, _unique_key, _held_because, number = found[0]
     result = rows(connection, "read_result", number)[0][0] if has_result else None
     failures = rows(connection, "list_failures", number)
+    is_dead = found[0][_STATE] == State.DEAD
     return _to_record(
         found[0],
         now_ms,
         result=result,
         payload=rows(connection, "read_payload", number)[0][0],
         failures=tuple(map(_to_failure, failures)),
+        fingerprint=first(connection, "fingerprint_of", number) or "" if is_dead else "",
     )
 
 
@@ -159,6 +165,8 @@ def _stretch(
         return rows(connection, "find_parked", *(after or ("", -1)), number)
     if index is JobIndex.DUE:
         return rows(connection, "find_due", *(after or (-1, -1)), number)
+    if index is JobIndex.GROUPED:
+        return find_grouped(connection, filter, after or (_AFTER_ALL_NUMBERS, 0), number)
     latest, floor_ms = after or (_AFTER_ALL_NUMBERS, 0), earliest_visit_ms(filter, index)
     return rows(connection, "find_ended", str(index), *latest, floor_ms, number)
 
@@ -193,7 +201,7 @@ _POSITIONS: Final[dict[JobIndex, Any]] = {
     JobIndex.READY: tuple[str, int, int, int],
     JobIndex.SUSPECT: tuple[str, int, int],
     JobIndex.PARKED: tuple[str, int],
-    **dict.fromkeys((JobIndex.DUE, *ENDED), tuple[int, int]),
+    **dict.fromkeys((JobIndex.DUE, JobIndex.GROUPED, *ENDED), tuple[int, int]),
 }
 
 
@@ -209,12 +217,13 @@ def _read_position(index: JobIndex, position: bytes) -> Row | None:
 
 def _matches(index: JobIndex, row: Row, filter: Filter) -> bool:
     return (
-        index_has(index, row[4])
+        index_has(index, row[_STATE])
         and (index is not JobIndex.READY or not row[_SUSPECT])
         and (filter.task is None or row[1] == filter.task)
         and (filter.queue is None or queue_of(row[2]) == filter.queue)
-        and (filter.state is None or row[4] == filter.state)
+        and (filter.state is None or row[_STATE] == filter.state)
         and (filter.hold is None or row[5] == filter.hold)
+        and (filter.release is None or (release_of(row[_SESSION]) or "") == filter.release)
         and filter.includes_instant(row[14])
     )
 
@@ -223,10 +232,15 @@ def stats(connection: apsw.Connection, now_ms: int) -> Stats:
     queues: dict[str, dict[State, int]] = {}
     for queue, state, number in rows(connection, "list_counters"):
         queues.setdefault(queue, {})[State(state)] = number
+    totals: dict[str, int] = dict(rows(connection, "list_totals"))
+    pairs = {(queue, task): number for queue, task, number in rows(connection, "list_enqueued")}
+    if pairs:
+        totals["enqueued"] = totals.get("enqueued", 0) + sum(pairs.values())
     return Stats(
         queues=queues,
         oldest_ready_ms=dict(_oldest(connection, queues, now_ms)),
-        totals=dict(rows(connection, "list_totals")),
+        totals=totals,
+        enqueued=pairs,
     )
 
 
@@ -248,9 +262,15 @@ def sessions(connection: apsw.Connection, now_ms: int) -> list[SessionRecord]:
                 sorted(row[0] for row in rows(connection, "list_held_ids", session, MAX_HELD))
             ),
             info=info,
+            command=SessionCommand(command),
         )
-        for session, expires_ms, info, jobs in rows(connection, "list_sessions")
+        for session, expires_ms, info, command, jobs in rows(connection, "list_sessions")
     ]
+
+
+def infos(connection: apsw.Connection, names: Sequence[str]) -> list[bytes | None]:
+    found: dict[str, bytes] = dict(rows(connection, "read_infos", as_array(names)))
+    return [found.get(name) for name in names]
 
 
 def introductions(connection: apsw.Connection, prefix: str, cursor: str | None) -> Introductions:

@@ -5,37 +5,76 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from windlass.core.states import Event
-from windlass.engine.contract import GONE_SESSION_MS, UNKNOWN_NONCE_MS, Beat, Closed, Pulse
-from windlass.engine.sqlite.transaction import Transaction, end_mark
+from windlass.engine.contract import (
+    GONE_SESSION_MS,
+    UNKNOWN_NONCE_MS,
+    Beat,
+    Closed,
+    Pulse,
+    SessionCommand,
+    check_held,
+)
+from windlass.engine.sqlite.statements import as_array
+from windlass.engine.sqlite.transaction import JobRow, Transaction, end_mark
 from windlass.engine.sqlite.verbs.claim import EMPTY
 
 
 def beat(tx: Transaction, beats: Sequence[Beat]) -> list[Pulse]:
+    check_held(beats)
     tx.notice()
     return [_beat(tx, one) for one in beats]
 
 
 def _beat(tx: Transaction, sign: Beat) -> Pulse:
-    known = tx.one("find_session", sign.session)
-    if known is not None and known[0]:
+    known = tx.one("read_command", sign.session)
+    gone, command = known or (False, SessionCommand.RUN)
+    if gone:
         return Pulse(session=sign.session, alive=False)
     if sign.info:
         tx.run("introduce_session", sign.session, tx.now_ms + tx.options.lease_ms, sign.info)
     elif known is None:
-        return Pulse(session=sign.session, alive=True)
+        return Pulse(session=sign.session, alive=True, lost=sign.held or ())
     tx.run("keep_session", sign.session, tx.now_ms + tx.options.lease_ms)
     if sign.nonces is not None:
         _give_back_unknown(tx, sign, sign.nonces)
-    cancel = tuple(row[0] for row in tx.rows("list_cancel_requests", sign.session))
-    return Pulse(session=sign.session, alive=True, cancel=cancel)
+    return Pulse(
+        session=sign.session,
+        alive=True,
+        cancel=tuple(row[0] for row in tx.rows("list_cancel_requests", sign.session)),
+        lost=() if sign.held is None else _compare_held(tx, sign, sign.held),
+        command=SessionCommand(command),
+    )
+
+
+def _old_claims(tx: Transaction, session: str) -> list[JobRow]:
+    """Load jobs that a session has held so long that the reply to their claim must have arrived."""
+    return tx.load("load_unknown_nonces", session, tx.now_ms - UNKNOWN_NONCE_MS, tx.now_ms)
 
 
 def _give_back_unknown(tx: Transaction, sign: Beat, nonces: Collection[str]) -> None:
     """Release claims that no child knows, because the reply was lost, and so cannot finish."""
-    old_ms = tx.now_ms - UNKNOWN_NONCE_MS
-    for job in tx.load("load_unknown_nonces", sign.session, old_ms, tx.now_ms):
+    for job in _old_claims(tx, sign.session):
         if job.token is not None and job.token not in nonces and job.token <= sign.newest:
             tx.move(job, Event.RELEASE, started=False)
+
+
+def _compare_held(tx: Transaction, sign: Beat, held: Sequence[str]) -> tuple[str, ...]:
+    """Release jobs that the worker does not have; return those that it has no more claim to."""
+    listed = frozenset(held)
+    for job in _old_claims(tx, sign.session):
+        if job.id not in listed and job.token is not None and job.token <= sign.newest:
+            tx.move(job, Event.RELEASE, started=False)
+    lost = {job_id for (job_id,) in tx.rows("not_held", sign.session, as_array(held))}
+    return tuple(job_id for job_id in held if job_id in lost)
+
+
+def set_command(tx: Transaction, sessions: Sequence[str], command: SessionCommand) -> list[bool]:
+    return [_set_command(tx, session, command) for session in sessions]
+
+
+def _set_command(tx: Transaction, session: str, command: SessionCommand) -> bool:
+    tx.run("command_session", session, str(command))
+    return bool(tx.connection.changes())
 
 
 def release(tx: Transaction, session: str, nonce: str) -> int:
@@ -68,5 +107,6 @@ def lose(tx: Transaction, session: str, cause: str) -> int:
     jobs = tx.load("load_held", session, -1)
     for job in jobs:
         tx.move(job, Event.LOSE, error=cause.encode())
+    tx.totals["sessions_lost"] += len(tx.rows("read_infos", as_array([session])))
     tx.run("end_session", session, tx.now_ms + GONE_SESSION_MS, EMPTY)
     return len(jobs)

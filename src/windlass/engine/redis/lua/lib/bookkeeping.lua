@@ -10,9 +10,9 @@
 local RECOUNTED = { held = 1, ready = 2, parked = 3, due = 4, keep = 5, cancelled = 6, dead = 7 }
 local changed_queues = {}  -- queue -> true when its settings were changed
 local counts, totals = {}, {}
-local enqueued = 0  -- a total that is stored with the sequence: most calls that change one change both
 local ends, publish_ends = {}  -- jobs that this call ended or removed, and how to notify their watchers
 local made_ready = {}  -- suspects and line -> how many idle sessions to wake
+local ready_tasks = {}  -- suspects and line -> how many of these jobs by task, false for unknown tasks
 local is_due_soon = {}  -- suspects and line -> whether idle workers would learn of it too late
 
 local function base_of(line)
@@ -86,10 +86,10 @@ if recounted then
   end
 
   function note_change(id, before, bytes)
-    if before and is_counted(id, take_apart(before)) then
+    if before and is_counted(id, unpack_record(before)) then
       recount_one(before, -1)
     end
-    if bytes and is_counted(id, take_apart(bytes), visits[id]) then
+    if bytes and is_counted(id, unpack_record(bytes), visits[id]) then
       recount_one(bytes, 1)
     end
   end
@@ -101,13 +101,17 @@ local function drop(name, member)
   total('orphans')
 end
 
--- Note a job of a line that became ready, or will be before idle workers renew their wait.
-local function note_ready(suspects, line, due_ms)
+-- Note a job of a line that became ready, or will be before idle workers renew their wait. Without a task,
+-- jobs of any tasks may be ready.
+local function note_ready(suspects, line, due_ms, task)
   local of_line = suspects .. line
   if due_ms > now_ms then
     is_due_soon[of_line] = is_due_soon[of_line] or due_ms - now_ms <= RENEWED_WITHIN_MS
   else
     made_ready[of_line] = (made_ready[of_line] or 0) + 1
+    local tasks_here = ready_tasks[of_line] or {}
+    ready_tasks[of_line] = tasks_here
+    tasks_here[task or false] = (tasks_here[task or false] or 0) + 1
   end
 end
 
@@ -145,9 +149,7 @@ local function settle()
   for field, by in pairs(recount) do
     add(key.meta, 'c:' .. field, by)
   end
-  if enqueued > 0 then
-    call('HSET', key.meta, 'sequence', text_of(sequence), 'enqueued', text_of(stored_enqueued + enqueued))
-  elseif sequence ~= stored_sequence then
+  if sequence ~= stored_sequence then
     call('HSET', key.meta, 'sequence', text_of(sequence))
   end
   if leases ~= stored_leases then
@@ -166,11 +168,11 @@ local function settle()
     return
   end
   for of_line, number in pairs(made_ready) do
-    wake(sub(of_line, 1, 1), sub(of_line, 2), number)
+    wake(sub(of_line, 1, 1), sub(of_line, 2), number, ready_tasks[of_line])
   end
   for of_line, is_due in pairs(is_due_soon) do
     if is_due then
-      wake(sub(of_line, 1, 1), sub(of_line, 2), 1, true)
+      wake(sub(of_line, 1, 1), sub(of_line, 2), 1, nil, true)
     end
   end
 end

@@ -1,7 +1,8 @@
--- Lease the next jobs in line.
+-- Lease the next jobs in line. For a plan with tasks, `task_filter` replaces some of these functions.
 -- KEYS: body
 --@include line
 --@include first_run
+local filter_tasks, find_wanted  -- set by `task_filter`
 
 -- Make due jobs ready, a bounded number.
 local function promote()
@@ -396,8 +397,8 @@ local function ages(ids)
 end
 
 -- {gone, next_in_ms, suspects wait, ages, id, record, body, id, record, body ...}. A nonce that is not
--- later than all earlier ones leases nothing new; neither does a negative limit. With `is_last`, the
--- nonce is used up even if nothing was found: no later put may lease a job under it.
+-- later than all earlier ones leases nothing new, and `gone` is 2; a negative limit leases nothing either.
+-- With `is_last`, the nonce is used up even if nothing was found: no later put may lease a job under it.
 local function claim(session, nonce, suspects, queues, limit, most_bytes, is_last)
   local _, is_gone, latest = find_session(session)
   if is_gone then
@@ -425,7 +426,7 @@ local function claim(session, nonce, suspects, queues, limit, most_bytes, is_las
   if is_last and #ids == 0 then
     use_up(session, nonce)
   end
-  local reply = { 0, is_cut_short and 0 or in_ms, is_any_ready('1', queues) and 1 or 0, '' }
+  local reply = { is_new and 0 or 2, is_cut_short and 0 or in_ms, is_any_ready('1', queues) and 1 or 0, '' }
   fetch(ids)
   if has_settings and #ids > 0 then
     reply[4] = ages(ids)

@@ -10,6 +10,7 @@ if sub(ARGV[1], 1, 1) == '=' then
 else
   now_ms = server_ms + tonumber(ARGV[1])
 end
+local first_counter  -- set by `put`: the counter of enqueued jobs that `meta` reads with its other fields
 local lease_ms = tonumber(ARGV[2])
 local dead_ttl_ms = tonumber(ARGV[3])
 

@@ -12,7 +12,7 @@ function new_record(row, created_ms, priority, queue, task)
     priority, created_ms, row, row, -1, created_ms,
     0, 0, 0, 0, 0, 0, 0,
     queue, task, '', '', '', 'ready', 'none', '',
-    '', '', '', '',
+    '', '', '', '', '',
   }
 end
 
@@ -67,6 +67,9 @@ local function pack_tail(record)
   end
   if record[RESULT_MS] >= 0 then
     flags, tail = flags + FLAG_RESULT, tail .. pack_result(record[RESULT_MS], record[RESULT])
+  end
+  if record[FINGERPRINT] ~= '' then
+    flags, tail = flags + FLAG_DEATH, tail .. pack_numbers('>B', #record[FINGERPRINT]) .. record[FINGERPRINT]
   end
   return flags, flags > 0 and tail .. pack_numbers('>H', #tail + 2) or ''
 end
@@ -136,6 +139,12 @@ local function read_tail(record, flags, bytes, at)
     local size
     record[RESULT_MS], size, at = unpack_numbers(RESULT_HEAD, bytes, at)
     record[RESULT] = size ~= RESULT_APART and sub(bytes, at, at + size - 1)
+    at = at + #(record[RESULT] or '')
+  end
+  if has_flag(flags, FLAG_DEATH) then
+    local size
+    size, at = unpack_numbers('>B', bytes, at)
+    record[FINGERPRINT] = sub(bytes, at, at + size - 1)
   end
   if not has_run and record[HOLD] == 'none' and record[DUE_MS] >= 0 then
     record[STATE] = 'scheduled'
@@ -145,7 +154,7 @@ local function read_tail(record, flags, bytes, at)
   end
 end
 
-function take_apart(bytes)
+function unpack_record(bytes)
   local flags, row, created_ms, priority, queue_size, task_size, at = unpack_numbers(HEAD, bytes)
   local record = new_record(row, created_ms, priority)
   at = read_texts(record, bytes, at, QUEUE, queue_size, TASK, task_size)

@@ -1,6 +1,13 @@
 -- Numbers of the contract and of the state machine. A test compares them with the Python ones.
 local BITE = 200
+local MAX_PASSED_OVER = 1000
 local CHUNK = 500
+local MAX_PAIRS = 200
+local WIDTH = 42
+local MINUTE_MS = 60000
+local HOUR_MS = 3600000
+local KEEP_MINUTES_MS = 86400000
+local KEEP_HOURS_MS = 2592000000
 local MAX_FAILURES = 50
 local MIN_RECORD_MS = 600000
 local IDEMPOTENCY_MS = 86400000

@@ -15,8 +15,10 @@ function ENDINGS.retry(id, record, bytes, delay_ms)
   move(id, record, 'retry', { delay_ms = delay_ms, cause = bytes })
 end
 
+-- The reason is followed by a blank and the fingerprint.
 function ENDINGS.bury(id, record, bytes, reason, has_started)
-  move(id, record, 'bury', { reason = reason, unstarted = not has_started, cause = bytes })
+  local why, fingerprint = string.match(reason, '^(%S*) ?(.*)$')
+  move(id, record, 'bury', { reason = why, unstarted = not has_started, cause = bytes, fingerprint = fingerprint })
 end
 
 function ENDINGS.release(id, record, _, has_started, is_alone)
@@ -38,7 +40,7 @@ function ENDINGS.unroutable(id, record, why)
   end
 end
 
--- Apply the progress of a job, or any end of a claim except a success; false when it is stale.
+-- Apply the progress of a job, or any end of a claim except a success; return the verdict.
 local function end_otherwise(id, token, event, bytes, ...)
   local record = load(id)
   if record and record[TOKEN] == token and event ~= 'succeed' then
@@ -50,13 +52,13 @@ local function end_otherwise(id, token, event, bytes, ...)
       record[LAST_TOKEN], record[LAST_EVENT] = token, event
       ENDINGS[event](id, record, bytes, ...)
     end
-    return true
+    return '1'
   end
   if record and record[LAST_TOKEN] == token and record[LAST_EVENT] == event then
-    return true
+    return '2'
   end
   total('stale')
-  return false
+  return '0'
 end
 
 -- The common part of all successes of one claim.
@@ -143,10 +145,11 @@ local function count_successes()
   end
 end
 
--- Whether an outcome was accepted, now or by an earlier call; otherwise it is stale.
+-- Apply an outcome; return its verdict: 1 if it was applied, 2 if an earlier call has applied it, 0 if it is
+-- stale.
 local function finish(id, token, event, bytes, ...)
   if event == 'succeed' and succeed(id, token, bytes, ...) then
-    return true
+    return '1'
   end
   return end_otherwise(id, token, event, bytes, ...)
 end

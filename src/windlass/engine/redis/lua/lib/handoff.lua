@@ -7,6 +7,7 @@
 --@include first_run
 --@include meta
 --@include nonces
+--@include enqueue_counters
 --@include waiters
 local MOST_HANDED = 16384  -- bytes of a body: a larger job is claimed in the usual way
 local MOST_LINES = 8  -- at most this many lines that the worker does not serve are skipped
@@ -19,7 +20,7 @@ end
 local function may_claim_from(waiter, line)
   local plus = string.find(line, '+', 1, true)
   local own = settings[plus and sub(line, 1, plus - 1) or line]
-  return not (own and own[QUEUE_PAUSED]) and has_labels(waiter, line)
+  return not (own and own[QUEUE_PAUSED]) and serves(waiter, line)
 end
 
 -- Whether this waiter could claim a job of any line between two bounds.
@@ -57,12 +58,16 @@ local function finds_nothing(waiter)
   return true
 end
 
--- A session that may get the job: its registration, which is one of these, and its position there.
-local function find_taker(names)
+-- A session that may get a job of a queue: its registration, which is one of these, and its position
+-- there.
+local function find_taker(names, queue)
   local first = #names > 1 and time[2] % #names or 0
   for number = 1, #names do
     local name = names[(first + number - 1) % #names + 1]
     local waiter = read_waiter(name)
+    if waiter and waiter[WAITS_FOR] and not serves(waiter, queue) then
+      waiter = nil
+    end
     for at = 1, waiter and #waiter[WAITING] or 0, 2 do
       local session, nonce = waiter[WAITING][at], waiter[WAITING][at + 1]
       if nonce ~= '' then
@@ -82,8 +87,8 @@ end
 -- or the job was stored before. `make_bytes` makes the record of the new job from its row; a call that is
 -- stored apart is `body`. The worker is notified last, after all writes. If the message is lost, the usual
 -- claim finds the job under its nonce.
-local function hand_to_one(names, id, queue, make_bytes, body)
-  local name, waiter, at = find_taker(names)
+local function hand_to_one(names, id, queue, task, make_bytes, body)
+  local name, waiter, at = find_taker(names, queue)
   if not name or not finds_nothing(waiter) then
     return false
   end
@@ -101,7 +106,12 @@ local function hand_to_one(names, id, queue, make_bytes, body)
   call('ZADD', key.held, '0', session .. '\0' .. nonce .. '\0' .. id)
   call('HSET', key.sessions, session, '0' .. nonce)
   call('HSET', key.count, queue .. '\0running', (running or 0) + 1)
-  call('HSET', key.meta, 'sequence', text_of(number), 'enqueued', text_of(stored_enqueued + 1))
+  if stored[7] then
+    call('HSET', key.meta, 'sequence', text_of(number), first_counter, text_of(stored[7] + 1))
+  else
+    call('HSET', key.meta, 'sequence', text_of(number))
+    count_enqueued('e:' .. queue .. '\0' .. task, 1)
+  end
   table.remove(waiter[WAITING], at)
   table.remove(waiter[WAITING], at)
   keep_waiter(name, waiter)
@@ -116,7 +126,11 @@ local function hand_over(id, queue, task, size, make_bytes, body)
   if recounted or settings[queue] or is_task_paused(task) or string.find(queue, '+', 1, true) or size > MOST_HANDED then
     return false
   end
-  local names = waiting_for('0', queue, 0)
-  has_no_waiters = #names == 0
-  return not has_no_waiters and hand_to_one(names, id, queue, make_bytes, body)
+  local names, by_task = waiting_for('0', queue, 0), {}
+  if are_some_by_task then
+    by_task = waiting_for('0', queue, 0, task)
+  end
+  has_no_waiters = #names == 0 and #by_task == 0
+  return #by_task > 0 and hand_to_one(by_task, id, queue, task, make_bytes, body)
+    or #names > 0 and hand_to_one(names, id, queue, task, make_bytes, body)
 end

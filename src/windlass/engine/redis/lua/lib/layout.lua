@@ -11,6 +11,7 @@
 -- line at its row, when it is created. So a new job has no tail, and a claim only adds one.
 local FLAG_EXPIRES, FLAG_UNIQUE, FLAG_APART = 1, 2, 4
 local FLAG_RUN, FLAG_DUE, FLAG_PLACE, FLAG_BUDGETS, FLAG_MARKS, FLAG_RESULT = 16, 32, 64, 128, 256, 512
+local FLAG_DEATH = 1024  -- the last group: size and text of the fingerprint
 local FLAG_TAIL = 16  -- records with a lower number of flags have no tail
 local HEAD = '>HI6I6bHH'
 local PRIORITY_AT, QUEUE_SIZE_AT, QUEUE_AT = 15, 16, 20
@@ -35,6 +36,6 @@ local SUSPECT, CANCEL_REQUESTED, DUE_MS, FINISHED_MS, RESULT_MS = 5, 6, 7, 8, 9
 local PRIORITY, CREATED_MS, ROW, PLACE, EXPIRES_MS, READY_MS = 10, 11, 12, 13, 14, 15
 local CRASHES, LOSSES, INTERRUPTIONS, SNOOZES, STRAYS, FAILURES, AGE = 16, 17, 18, 19, 20, 21, 22
 local QUEUE, TASK, UNIQUE, LAST_EVENT, LAST_TOKEN, STATE, HOLD, REASON = 23, 24, 25, 26, 27, 28, 29, 30
-local SESSION, TOKEN, CALL, RESULT = 31, 32, 33, 34
+local SESSION, TOKEN, CALL, RESULT, FINGERPRINT = 31, 32, 33, 34, 35
 
 local pack_numbers, unpack_numbers = struct.pack, struct.unpack

@@ -5,6 +5,7 @@
 local shares = {}
 
 local labels, sorted_labels = {}, {}  -- of this worker -> true; the same in order
+local tasks  -- the only tasks that this worker can run; nil: all
 
 -- Bounds of the ready jobs of one line, or of all.
 local function bounds(suspects, line)
@@ -180,9 +181,10 @@ local function next_in_ms()
   return math.max(0, tonumber(first[2]) - now_ms)
 end
 
--- Read a plan from the arguments: "1" or "0" for suspects, the number of queues, of shares and of
--- labels, the queues, for each share its first queue, their number and their turns, the labels. Returns
--- the first two, and the position of the next argument.
+-- Read a plan from the arguments: "1" or "0" for suspects, and in the same argument the packed tasks if the
+-- plan names some; the number of queues, of shares and of labels, the queues, for each share its first
+-- queue, their number and their turns, the labels. Returns suspects and queues, and the position of the
+-- next argument.
 local function read_plan(at)
   local queues, seen = {}, {}
   local last = at + 3 + tonumber(ARGV[at + 1])
@@ -202,5 +204,9 @@ local function read_plan(at)
     sorted_labels[#sorted_labels + 1] = ARGV[last]
   end
   table.sort(sorted_labels, is_before)
-  return ARGV[at], queues, last + 1
+  local suspects = ARGV[at]
+  if #suspects > 1 then
+    tasks, suspects = cmsgpack.unpack(sub(suspects, 2)), sub(suspects, 1, 1)
+  end
+  return suspects, queues, last + 1
 end

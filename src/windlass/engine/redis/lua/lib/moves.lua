@@ -33,6 +33,14 @@ local COUNTED = {
   unroutable = 'unroutable',
 }
 
+local group_of, death_of, enter_group, leave_group  -- of dead jobs; defined at the first use
+
+local function define_groups()
+  if not enter_group then
+--@insert dead_groups
+  end
+end
+
 local function leave(id, record)
   local state = record[STATE]
   if state == 'running' then
@@ -63,7 +71,7 @@ local function enter(id, record, keep_ms)
   elseif state == 'ready' and record[HOLD] == 'none' then
     touch(record[SUSPECT] .. record[QUEUE])
     write('ZADD', key.ready, 0, member_of('ready', id, record))
-    note_ready(record[SUSPECT], record[QUEUE], now_ms)
+    note_ready(record[SUSPECT], record[QUEUE], now_ms, record[TASK])
   else
     write('ZADD', key.due, record[DUE_MS], member_of('due', id, record))
     if record[HOLD] ~= 'none' then
@@ -118,10 +126,15 @@ local function finish_record(record, event, target, reason)
 end
 
 -- Apply an event to a job in a state that allows it. `given` may hold: unstarted, cause (text for the
--- history), delay_ms, reason, alone (the job must run alone from now on).
+-- history), delay_ms, reason, alone (the job must run alone from now on), fingerprint.
 local function move(id, record, event, given)
   given = given or {}
   leave(id, record)
+  if record[STATE] == 'dead' then
+    define_groups()
+    leave_group(id, record)
+    record[FINGERPRINT] = ''
+  end
   if given.cause then
     remember(id, record, event, given.cause)
   end
@@ -130,9 +143,11 @@ local function move(id, record, event, given)
     target = 'cancelled'
   end
   charge(record, event, not given.unstarted)
+  local due_ms = record[DUE_MS]
   record[TOKEN], record[HOLD], record[DUE_MS] = '', 'none', -1
   if REQUEUEING[event] then
-    record[PLACE], record[READY_MS], record[AGE] = next_number(), now_ms, take_age(record[QUEUE])
+    record[PLACE], record[AGE] = next_number(), take_age(record[QUEUE])
+    record[READY_MS] = event == 'due' and due_ms >= 0 and due_ms or now_ms
   end
   if CLEARING[event] then
     record[SUSPECT] = 0
@@ -152,6 +167,11 @@ local function move(id, record, event, given)
     ends[#ends + 1] = id
   end
   record[STATE] = target
+  if target == 'dead' then
+    record[FINGERPRINT] = given.fingerprint or ''
+    define_groups()
+    enter_group(id, record)
+  end
   count(record[QUEUE], source, -1)
   count(record[QUEUE], target, 1)
   if COUNTED[event] then

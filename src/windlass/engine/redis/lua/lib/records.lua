@@ -23,7 +23,7 @@ end
 
 -- From a record to its bytes and back, and the record of a new job. Defined at the first use: a claim and a
 -- success change bytes, and most calls need no table.
-local pack, take_apart, new_record
+local pack, unpack_record, new_record
 
 local function define_codec()
   if not pack then
@@ -68,7 +68,7 @@ end
 -- The counter that counts a job: its line and its state.
 local function counter_of(bytes)
   define_codec()
-  local record = take_apart(bytes)
+  local record = unpack_record(bytes)
   return record[QUEUE] .. '\0' .. record[STATE]
 end
 
@@ -174,7 +174,7 @@ local function load(id)
       fetch({ id })
     end
     define_codec()
-    record = packed[id] and take_apart(packed[id])
+    record = packed[id] and unpack_record(packed[id])
     records[id] = record
   end
   return record

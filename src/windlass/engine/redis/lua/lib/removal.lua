@@ -25,6 +25,10 @@ end
 
 local function remove(id, record)
   leave(id, record)
+  if record[STATE] == 'dead' then
+    define_groups()
+    leave_group(id, record)
+  end
   write('HDEL', key.job, id)
   if not record[CALL] then
     write('HDEL', key.body, id)

@@ -69,11 +69,16 @@ local function use_up(session, nonce)
   end
 end
 
--- Declare a session dead. While it may hold jobs it stays in `lease`, as one whose lease ran out.
-local function end_session(session, may_hold_jobs)
+-- Declare a session dead. While it may hold jobs it stays in `lease`, as one whose lease ran out. A lost
+-- session is counted once, in the partition that stores its info.
+local function end_session(session, may_hold_jobs, is_lost)
   local _, _, nonce = find_session(session)
   call('HSET', key.sessions, session, '1' .. nonce)
-  call('HDEL', key.sessions, session .. '\0')
+  local described = call('HDEL', key.sessions, session .. '\0')
+  call('HDEL', key.sessions, session .. '\0command')
+  if is_lost and described == 1 then
+    total('sessions_lost')
+  end
   call('ZADD', key.forget, now_ms + GONE_SESSION_MS, session)
   if may_hold_jobs then
     call('ZADD', key.lease, -1, session)
@@ -96,7 +101,7 @@ local function reap()
     end
     local left = BITE - seen
     local ids, number = sound_ids(session, nil, left)
-    end_session(session, number == left)
+    end_session(session, number == left, true)
     for _, id in ipairs(ids) do
       move(id, load(id), 'lose', { cause = '' })
     end

@@ -17,9 +17,13 @@ local ID_OF = {
   due = function(member) return sub(member, 8) end,
 }
 
--- The number of members of a set by time before an instant and member. Many members may have the same
--- instant, so the place among them is searched by halves.
+-- The number of members of a set by time before an instant and member, and whether that member is there. Many
+-- members may have the same instant: if the member has left, the place among them is searched by halves.
 local function rank_of(name, score, member)
+  local stored = call('ZSCORE', name, member)
+  if stored and tonumber(stored) == tonumber(score) then
+    return call('ZRANK', name, member), true
+  end
   local function first_rank(bound)
     local first = call('ZRANGEBYSCORE', name, bound, '+inf', 'LIMIT', 0, 1)[1]
     return first and call('ZRANK', name, first) or call('ZCARD', name)
@@ -33,13 +37,14 @@ local function rank_of(name, score, member)
       high = middle
     end
   end
-  return low
+  return low, false
 end
 
 -- Members of a set by time after an instant and member, each followed by its instant.
 local function timed_after(name, score, member, limit)
-  local rank = rank_of(name, score, member .. '\0')
-  return call('ZRANGE', name, rank, rank + limit - 1, 'WITHSCORES')
+  local rank, is_there = rank_of(name, score, member)
+  local from = is_there and rank + 1 or rank
+  return call('ZRANGE', name, from, from + limit - 1, 'WITHSCORES')
 end
 
 -- The same before an instant and member, the last ones first.

@@ -122,6 +122,10 @@ local function move_job(id, record)
   if record[CANCEL_REQUESTED] == 1 and record[STATE] == 'running' then
     write('ZADD', key.asked, 0, record[SESSION] .. '\0' .. id)
   end
+  if record[STATE] == 'dead' then
+    define_groups()
+    enter_group(id, record)
+  end
   flush()
   if record[STATE] == 'running' then  -- its worker is dead
     move(id, record, 'lose', { cause = '' })

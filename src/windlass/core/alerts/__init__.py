@@ -1,0 +1,1 @@
+"""Alerts: the rules that an app declares, and when an alert fires and clears."""

@@ -1,0 +1,3 @@
+"""On every variant: `windlass.testing.contract.test_documents`."""
+
+from windlass.testing.contract.test_documents import *
