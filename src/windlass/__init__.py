@@ -4,16 +4,19 @@ from typing import TYPE_CHECKING
 
 from windlass.app import Windlass
 from windlass.context import Context, LogLine, Progress, current_context
+from windlass.core.alerts.rules import Alert, AlertEvent
 from windlass.core.failures import FailureText
 from windlass.core.retry import Retry
 from windlass.core.signals import Interrupted, Reject, RetryLater, Snooze
 from windlass.core.states import Hold, Reason, State
 from windlass.core.unique import Unique
 from windlass.errors import (
+    AccessTokenNotFound,
     AnnotationError,
     AppNotFound,
     ArgumentMismatch,
     DecodeError,
+    DuplicateAccessToken,
     DuplicateJob,
     EncodeError,
     EndlessDrain,
@@ -22,6 +25,8 @@ from windlass.errors import (
     FormatTooNew,
     IdempotencyConflict,
     IncludeFailed,
+    InvalidCall,
+    InvalidCursor,
     InvalidMiddleware,
     InvalidSchedule,
     InvalidTask,
@@ -33,6 +38,8 @@ from windlass.errors import (
     NewerFormat,
     NoContext,
     NotDead,
+    OperationNotFound,
+    OperationRefused,
     PayloadTooLarge,
     QueueFull,
     ResultExpired,
@@ -40,7 +47,9 @@ from windlass.errors import (
     SettingError,
     TaskNotIncluded,
     TimedOut,
+    TooManyOperations,
     WindlassError,
+    WorkerNotFound,
 )
 from windlass.hooks import JobEvent
 from windlass.job import Job, JobInfo
@@ -50,27 +59,40 @@ from windlass.task import Call, Task
 from windlass.task_group import Tasks
 
 if TYPE_CHECKING:
+    from windlass.access_tokens import AccessToken, Role
+    from windlass.alerts.alert_list import AlertInfo
+    from windlass.audit_log import AuditRecord
     from windlass.core.schedules.triggers import All, Cron, Every
-    from windlass.dead_letter import DeadAlert, DeadGroup, DeadLetter
-    from windlass.fleet import ChildInfo, RunningJob, WorkerInfo
+    from windlass.dead_letter import DeadGroup, DeadLetter
+    from windlass.fleet import ChildInfo, RunningJob, WorkerInfo, WorkerState
+    from windlass.history import Activity, AppHistory, HistoryRow, QueueDepth
     from windlass.jobs import AppStats, QueueStats
+    from windlass.operations.operations import Operation
     from windlass.queue import Queue, QueueInfo
     from windlass.schedules import ScheduleInfo
 
 __all__ = [
+    "AccessToken",
+    "AccessTokenNotFound",
+    "Activity",
+    "Alert",
+    "AlertEvent",
+    "AlertInfo",
     "All",
     "AnnotationError",
+    "AppHistory",
     "AppNotFound",
     "AppStats",
     "ArgumentMismatch",
+    "AuditRecord",
     "Call",
     "ChildInfo",
     "Context",
     "Cron",
-    "DeadAlert",
     "DeadGroup",
     "DeadLetter",
     "DecodeError",
+    "DuplicateAccessToken",
     "DuplicateJob",
     "EncodeError",
     "EndlessDrain",
@@ -80,10 +102,13 @@ __all__ = [
     "Every",
     "FailureText",
     "FormatTooNew",
+    "HistoryRow",
     "Hold",
     "IdempotencyConflict",
     "IncludeFailed",
     "Interrupted",
+    "InvalidCall",
+    "InvalidCursor",
     "InvalidMiddleware",
     "InvalidSchedule",
     "InvalidTask",
@@ -99,9 +124,13 @@ __all__ = [
     "NewerFormat",
     "NoContext",
     "NotDead",
+    "Operation",
+    "OperationNotFound",
+    "OperationRefused",
     "PayloadTooLarge",
     "Progress",
     "Queue",
+    "QueueDepth",
     "QueueFull",
     "QueueInfo",
     "QueueStats",
@@ -110,6 +139,7 @@ __all__ = [
     "ResultExpired",
     "Retry",
     "RetryLater",
+    "Role",
     "RunningJob",
     "ScheduleInfo",
     "ScheduleNotFound",
@@ -121,10 +151,13 @@ __all__ = [
     "TaskNotIncluded",
     "Tasks",
     "TimedOut",
+    "TooManyOperations",
     "Unique",
     "Windlass",
     "WindlassError",
     "WorkerInfo",
+    "WorkerNotFound",
+    "WorkerState",
     "current_context",
 ]
 
@@ -137,15 +170,19 @@ def __getattr__(name: str) -> object:
         from windlass import schedules
 
         return getattr(schedules, name)
-    if name in ("DeadAlert", "DeadGroup", "DeadLetter"):
+    if name in ("DeadGroup", "DeadLetter"):
         from windlass import dead_letter
 
         return getattr(dead_letter, name)
+    if name in ("Activity", "AppHistory", "HistoryRow", "QueueDepth"):
+        from windlass import history
+
+        return getattr(history, name)
     if name in ("AppStats", "QueueStats"):
         from windlass import jobs
 
         return getattr(jobs, name)
-    if name in ("ChildInfo", "RunningJob", "WorkerInfo"):
+    if name in ("ChildInfo", "RunningJob", "WorkerInfo", "WorkerState"):
         from windlass import fleet
 
         return getattr(fleet, name)
@@ -153,4 +190,20 @@ def __getattr__(name: str) -> object:
         from windlass import queue
 
         return getattr(queue, name)
+    if name in ("AccessToken", "Role"):
+        from windlass import access_tokens
+
+        return getattr(access_tokens, name)
+    if name == "AlertInfo":
+        from windlass.alerts.alert_list import AlertInfo
+
+        return AlertInfo
+    if name == "AuditRecord":
+        from windlass.audit_log import AuditRecord
+
+        return AuditRecord
+    if name == "Operation":
+        from windlass.operations.operations import Operation
+
+        return Operation
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,7 +3,7 @@
 1. `Windlass` reads the settings, keeps the tasks by name, and opens the engine on first use: making
    an app touches neither disk nor network.
 2. `@app.task` registers a function, and `include` a group of tasks. `task_named` returns a task
-   that is not registered.
+   whose code is elsewhere, and registers it as a remote task if its arguments are described.
 3. `lifespan`, `@app.around_run` and `@app.around_enqueue` register lifespan and middleware.
 
 After a fork the child can use its copy of the app: the engine and the I/O thread replace their
@@ -13,15 +13,25 @@ connections, locks and queues.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    NoReturn,
+    ParamSpec,
+    Self,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from windlass.client.enqueue import store_many
 from windlass.client.job_builder import Chunk
-from windlass.client.options import read_queue
+from windlass.client.options import TaskOptions, read_queue, read_remote_options
 from windlass.client.payloads import Packing
 from windlass.client.results import ResultWaiters
 from windlass.core import foreign_words
@@ -31,11 +41,12 @@ from windlass.core.serialization.codec import decode_plain
 from windlass.engine.fork_safety import opening
 from windlass.engine.url import check_url, open_engine
 from windlass.errors import MissingDecoder
-from windlass.hooks import AppHooks, JobHook, read_hook
+from windlass.hooks import AlertHook, AppHooks, JobHook, read_hook
 from windlass.job import Job
 from windlass.middleware import (
     AroundEnqueue,
     AroundRun,
+    EnqueueTracing,
     Lifespan,
     LifespanFunction,
     Middleware,
@@ -64,30 +75,48 @@ from windlass.task_group import Tasks
 from windlass.twins import act, arun, run
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from windlass.access_tokens import AccessTokens
+    from windlass.alerts.alert_list import Alerts
+    from windlass.audit_log import AuditLog
     from windlass.client.async_batcher import Batcher
+    from windlass.core.durations import Duration
+    from windlass.core.redaction import Redactor
     from windlass.core.schedules.state import ScheduleEntry
     from windlass.core.schedules.triggers import Cron, Every
-    from windlass.dead_letter import AlertHook, DeadAlert
     from windlass.dead_letters import DeadLetters
     from windlass.engine.contract import Engine
-    from windlass.fleet import WorkerInfo
+    from windlass.fleet import WorkerCommand, WorkerInfo
+    from windlass.history import AppHistory, StepName
     from windlass.jobs import AppStats, Jobs
+    from windlass.lost_sessions import LostSession, Suspects
+    from windlass.operations.operations import Operations
     from windlass.queue import Queue
     from windlass.schedules import Schedules
 
 #: Names for other parts of windlass, which `dir(app)` leaves out.
 _INTERNAL: Final = frozenset(
     {
-        *("add_tasks", "alert_hooks", "batcher", "declared_schedules", "decode_result"),
+        *(
+            "add_tasks",
+            "alert_hooks",
+            "batcher",
+            "declared_schedules",
+            "decode_result",
+            "find_task",
+        ),
         *("enqueue_middleware", "hooks", "is_in_sandbox", "known_tasks", "lifespan", "middleware"),
-        *("name_of", "packing", "queue_for", "replace_engine", "result_waiters", "wrap_engine"),
+        *("name_of", "packing", "queue_for", "redactor", "replace_engine", "result_waiters"),
+        *("tracing", "wrap_engine"),
     }
 )
 
+P = ParamSpec("P")
 R = TypeVar("R")
 Around = TypeVar("Around", bound=AroundRun)
 AroundSend = TypeVar("AroundSend", bound=AroundEnqueue)
-Hook = TypeVar("Hook", bound="Callable[[DeadAlert], object]")
+OnAlert = TypeVar("OnAlert", bound=AlertHook)
 OnJob = TypeVar("OnJob", bound=JobHook)
 
 
@@ -121,7 +150,9 @@ class Windlass(Registrar):
         #: Middleware around every run of a job, and around every enqueue, the outermost first.
         self.middleware: tuple[Middleware, ...] = ()
         self.enqueue_middleware: tuple[Middleware, ...] = ()
-        #: The functions that a worker calls when dead jobs pile up.
+        #: The tracing of enqueues, set by `windlass.telemetry.otel.instrument`.
+        self.tracing: EnqueueTracing | None = None
+        #: The functions that a worker calls when an alert fires or clears.
         self.alert_hooks: tuple[AlertHook, ...] = ()
         #: The functions that a worker calls after a job has succeeded, failed or died.
         self.hooks = AppHooks()
@@ -129,6 +160,7 @@ class Windlass(Registrar):
         self._stand_in: Engine | None = None
         self._wrap: Callable[[Engine], Engine] | None = None
         self._batcher: Batcher | None = None
+        self._redactor: Redactor | None = None
         self.result_waiters = ResultWaiters()
 
     @property
@@ -140,6 +172,15 @@ class Windlass(Registrar):
     def known_tasks(self) -> Mapping[str, Task[..., Any]]:
         """The registered tasks by name and by alias: workers can run jobs stored under these."""
         return MappingProxyType(self._registry.known)
+
+    @property
+    def remote_tasks(self) -> Mapping[str, Task[..., Any]]:
+        """The remote tasks by name: described by `task_named`, and run by other programs."""
+        return MappingProxyType(self._registry.remote)
+
+    def find_task(self, name: str) -> Task[..., Any] | None:
+        """The task of this name or alias, with code or remote, which checks its calls."""
+        return self._registry.find(name)
 
     @property
     def engine(self) -> Engine:
@@ -174,6 +215,43 @@ class Windlass(Registrar):
 
         return Jobs(self)
 
+    @property
+    def access_tokens(self) -> AccessTokens:
+        """The access tokens of the HTTP API: create, list, revoke and check them."""
+        from windlass.access_tokens import AccessTokens  # needed by few
+
+        return AccessTokens(self)
+
+    @property
+    def alerts(self) -> Alerts:
+        """The alerts: list the rules and what fires."""
+        from windlass.alerts.alert_list import Alerts  # needed by few
+
+        return Alerts(self)
+
+    @property
+    def audit(self) -> AuditLog:
+        """The audit trail: who changed what."""
+        from windlass.audit_log import AuditLog  # needed by few
+
+        return AuditLog(self)
+
+    @property
+    def operations(self) -> Operations:
+        """Bulk operations, which continue when a process dies: start, list and stop them."""
+        from windlass.operations.operations import Operations  # needed by few
+
+        return Operations(self)
+
+    @property
+    def redactor(self) -> Redactor:
+        """Replaces the values that the setting `redact` names. Made on first use."""
+        from windlass.core.redaction import Redactor  # needed by few
+
+        if self._redactor is None:
+            self._redactor = Redactor(self.settings.redact)
+        return self._redactor
+
     def stats(self) -> AppStats:
         """The number of jobs by queue and state, as the engine counts them."""
         from windlass.jobs import read_stats  # needed by few
@@ -185,6 +263,37 @@ class Windlass(Registrar):
         from windlass.jobs import read_stats
 
         return await arun(self, act(read_stats))
+
+    def history(
+        self,
+        since: datetime | Duration = "1h",
+        *,
+        queue: str | None = None,
+        task: str | Task[..., Any] | None = None,
+        step: StepName = "minute",
+    ) -> AppHistory:
+        """What happened in queues and tasks: jobs enqueued, outcomes, rates, quantiles of the time
+        that jobs waited and ran, and samples of the depth of each queue.
+
+        `since` is a datetime or an age such as "1h": at most a day ago with the step "minute", 30
+        days with the step "hour". Runs of the last seconds, and jobs enqueued in the last minute,
+        may be missing."""
+        from windlass.history import choose_history, read_history  # needed by few
+
+        return run(self, act(read_history, choose_history(since, queue, task, step)))
+
+    async def ahistory(
+        self,
+        since: datetime | Duration = "1h",
+        *,
+        queue: str | None = None,
+        task: str | Task[..., Any] | None = None,
+        step: StepName = "minute",
+    ) -> AppHistory:
+        """`history`, for coroutines."""
+        from windlass.history import choose_history, read_history
+
+        return await arun(self, act(read_history, choose_history(since, queue, task, step)))
 
     def workers(self) -> list[WorkerInfo]:
         """The live workers and their running jobs, by host and pid. At most 500 running jobs are
@@ -199,6 +308,51 @@ class Windlass(Registrar):
 
         return await arun(self, act(read_fleet))
 
+    def lost_sessions(self, limit: int = 20) -> list[LostSession]:
+        """The sessions of workers that were lost last, the latest first: when and why, the jobs
+        that they held, and what became of these. The engine keeps 100."""
+        from windlass.lost_sessions import read_lost  # needed by few
+
+        return run(self, act(read_lost, limit))
+
+    async def alost_sessions(self, limit: int = 20) -> list[LostSession]:
+        """`lost_sessions`, for coroutines."""
+        from windlass.lost_sessions import read_lost
+
+        return await arun(self, act(read_lost, limit))
+
+    def crash_suspects(self) -> Suspects:
+        """Jobs that ran when processes died: those that wait to run alone, and those among the
+        latest dead jobs that died of crashes or lost workers."""
+        from windlass.lost_sessions import read_suspects  # needed by few
+
+        return run(self, act(read_suspects))
+
+    async def acrash_suspects(self) -> Suspects:
+        """`crash_suspects`, for coroutines."""
+        from windlass.lost_sessions import read_suspects
+
+        return await arun(self, act(read_suspects))
+
+    def command_workers(self, names: Iterable[str], command: WorkerCommand) -> list[WorkerInfo]:
+        """Command workers: `"quiet"` (finish running jobs, and claim no more), `"run"` (claim
+        again) or `"stop"` (finish running jobs within `shutdown_grace`, and end).
+
+        Each name is `WorkerInfo.name`, which is host and pid, or a session of the worker. Returns
+        these workers with their new state; they obey within a heartbeat, a third of their lease.
+        A worker that is stopping stays so."""
+        from windlass.fleet import commanding  # needed by few
+
+        return run(self, commanding(names, command))
+
+    async def acommand_workers(
+        self, names: Iterable[str], command: WorkerCommand
+    ) -> list[WorkerInfo]:
+        """`command_workers`, for coroutines."""
+        from windlass.fleet import commanding
+
+        return await arun(self, commanding(names, command))
+
     def job(self, id: str) -> Job[Any]:
         """A handle on any job. Does not check that the job exists."""
         return Job(self, check_id(id), None)
@@ -212,7 +366,7 @@ class Windlass(Registrar):
     def decode_result(self, task: str, job_id: str, result: bytes) -> Any:
         """Rebuild a stored result by the annotations of its task. For an unknown task, return
         plain data."""
-        known = self._registry.known.get(task)
+        known = self._registry.find(task)
         codec, encoded = self.packing.unpack_result(result, task, job_id)
         if known is not None:
             return known.codecs[codec].decode_result(encoded)
@@ -333,14 +487,52 @@ class Windlass(Registrar):
             task.home.codec = task.codecs[self.settings.codec]
             self._declare(task)
 
-    def task_named(self, name: str, *, queue: str | None = None) -> Task[..., Any]:
+    @overload
+    def task_named(
+        self,
+        name: str,
+        signature: None = None,
+        *,
+        schema: Mapping[str, Any] | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> Task[..., Any]: ...
+    @overload
+    def task_named(
+        self,
+        name: str,
+        signature: Callable[P, Coroutine[Any, Any, R]],
+        **options: Unpack[TaskOptions],
+    ) -> Task[P, R]: ...
+    @overload
+    def task_named(
+        self, name: str, signature: Callable[P, R], **options: Unpack[TaskOptions]
+    ) -> Task[P, R]: ...
+    def task_named(
+        self,
+        name: str,
+        signature: Callable[..., Any] | None = None,
+        *,
+        schema: Mapping[str, Any] | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> Task[..., Any]:
         """A task by name, for a producer that does not have the code of the task.
 
-        The parameters are unknown here: arguments are JSON types, and the worker checks them. Pass
-        `queue` unless a route matches the name or the queue is `default`."""
-        known = self._registry.known.get(checked_name(name))
-        task = task_without_code(self, name) if known is None else known
-        return task if queue is None else task.using(queue=queue)
+        `signature`, a function whose body never runs, or `schema`, a JSON Schema of the keyword
+        arguments, declares a remote task: a call is checked here and typed, and the result is
+        rebuilt by the annotation. Workers of this app do not run it, so give it a queue or a label
+        of its own. Options are stored with each job. Declaring it again in the same way returns the
+        same task.
+
+        With neither, the parameters are unknown: arguments are JSON types, and the worker checks
+        them. Pass `queue` unless a route matches the name or the queue is `default`."""
+        checked_name(name)
+        choices = read_remote_options(options)
+        if signature is None and schema is None:
+            known = self._registry.find(name)
+            return (known or task_without_code(self, name)).using(**options)
+        from windlass.remote_task import declare_remote  # needed by few
+
+        return declare_remote(self, self._registry, name, signature, schema, choices)
 
     def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """Store calls of several tasks, made by `bind`, 500 or 3 MB at a time in the order given.
@@ -433,12 +625,12 @@ class Windlass(Registrar):
         self.hooks.add(name, read_hook(f"@app.{name}", hook))
         return hook
 
-    def on_dead_alert(self, hook: Hook) -> Hook:
-        """Register a function that is called with a `DeadAlert` when dead jobs pile up.
+    def on_alert(self, hook: OnAlert) -> OnAlert:
+        """Call this function, plain or a coroutine, with an `AlertEvent` when an alert fires or
+        clears: best effort, in one child of a worker or in `windlass serve`.
 
-        One child of one worker calls it. The settings `dead_alert` and `dead_alert_growth` are the
-        thresholds."""
-        self.alert_hooks = (*self.alert_hooks, hook)
+        The settings `alerts`, `dead_alert` and `dead_alert_growth` declare the alerts."""
+        self.alert_hooks = (*self.alert_hooks, read_hook("@app.on_alert", hook, "AlertEvent"))
         return hook
 
     # -------------------------------------------------------------------------------- opening

@@ -1,13 +1,14 @@
 """Dead letters as the app shows them.
 
-1. `DeadLetter` is a dead job with its history. `DeadGroup` is a group of similar failures.
+1. `DeadLetter` is a dead job with its history. `DeadGroup` is a group of similar failures, with
+   the releases in which they died.
 2. `log_summary` returns the fields of the log line about a dead job that is about to be removed.
 3. `read_each` reads records even if one of them is damaged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Final
@@ -17,10 +18,11 @@ import msgspec
 from windlass.client.payloads import PLAIN, Packing, describe_unreadable
 from windlass.core.durations import instant
 from windlass.core.failures import FailureText
+from windlass.core.ids import release_of
 from windlass.core.queues.labels import queue_of
 from windlass.core.serialization.envelope import unpack
 from windlass.core.serialization.frame import Seal
-from windlass.core.states import Event, Reason
+from windlass.core.states import Event, Reason, State
 from windlass.engine.contract import Engine, Failure, JobRecord
 from windlass.errors import DecodeError, EngineError
 from windlass.job import latest_error
@@ -63,7 +65,8 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     queue: str
     reason: Reason | None
-    fingerprint: str  # the same for similar failures; "" if this app cannot decrypt them
+    fingerprint: str  # the same for similar failures
+    release: str  # of the worker of the last attempt; empty for none
     attempts: int
     enqueued_at: datetime
     started_at: datetime | None  # the latest start
@@ -75,13 +78,15 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, record: JobRecord, packing: Packing) -> DeadLetter:
+        fingerprint = record.fingerprint or fingerprint_of(record, packing)
         record = packing.reveal_failures(record)
         return cls(
             id=record.id,
             task=record.task,
             queue=queue_of(record.queue),
             reason=record.reason,
-            fingerprint=fingerprint_of(record),
+            fingerprint=fingerprint,
+            release=release_of(record.session) or "",
             attempts=record.counters.attempt,
             enqueued_at=instant(record.created_ms),
             started_at=instant(record.started_ms),
@@ -91,6 +96,15 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
             error=latest_error(record),
             history=tuple(Attempt.of(one, record.task, packing) for one in record.failures),
         )
+
+
+class DeadRelease(msgspec.Struct, frozen=True, kw_only=True):
+    """The dead jobs of a group whose last attempt was of one release."""
+
+    release: str  # empty for workers without one
+    count: int
+    first_at: datetime
+    last_at: datetime
 
 
 class DeadGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,19 +118,34 @@ class DeadGroup(msgspec.Struct, frozen=True, kw_only=True):
     example: str  # the id of the job that died last
     reason: Reason | None  # why that job died
     error: FailureText | None
+    queues: Mapping[str, int] = {}  # queue -> number of jobs
+    releases: tuple[DeadRelease, ...] = ()  # the one with the latest death first
+    is_new: bool | None = None  # since the release that was asked for
 
 
-def fingerprint_of(record: JobRecord) -> str:
-    """The fingerprint of the latest error, or of the reason if there is no error."""
+def fingerprint_of(record: JobRecord, packing: Packing) -> str:
+    """Compute the fingerprint of the latest error, or of the reason if there is no error. "" if
+    this app cannot decrypt the error."""
     error = latest_error(record) or FailureText(message=str(record.reason))
-    return error.fingerprint
+    if not error.sealed:
+        return error.fingerprint
+    return packing.keyed_fingerprint(
+        packing.open_failure(error, record.task, record.id).fingerprint
+    )
 
 
-def log_summary(record: JobRecord) -> tuple[str, str, str, str]:
+def shown_fingerprint(record: JobRecord, packing: Packing) -> str | None:
+    """The stored fingerprint of a dead job, or the computed one if it has none; None for others."""
+    if record.state is not State.DEAD:
+        return None
+    return record.fingerprint or fingerprint_of(record, packing)
+
+
+def log_summary(record: JobRecord, redact: Callable[[str, str], str]) -> tuple[str, str, str, str]:
     """Id, task, reason and call of a job, for the log line before the job is removed or changed. A
     job that has not ended has its state in place of a reason. An encrypted call stays encrypted,
-    even if this app has the key."""
-    call = _loggable_call(record).replace("\n", "\\n")
+    even if this app has the key; `redact` gets the task and the text of another one."""
+    call = redact(record.task, _loggable_call(record)).replace("\n", "\\n")
     if len(call) > MAX_LOGGED:
         call = f"{call[:MAX_LOGGED]}... ({len(call):,} characters)"
     return record.id, record.task, str(record.reason or record.state), call
@@ -155,15 +184,3 @@ def _loggable_call(record: JobRecord) -> str:
         if envelope.seal == Seal.ENCRYPTED or envelope.codec == "pickle":
             return f"({describe_unreadable(record.payload, record.task)})"
     return PLAIN.call_text(record.payload, record.task)
-
-
-class DeadAlert(msgspec.Struct, frozen=True, kw_only=True):
-    """The argument of functions registered with `@app.on_dead_alert`: dead jobs pile up."""
-
-    kind: str  # "depth": too many dead jobs; "growth": too many died in a short time
-    dead: int  # the number of dead jobs
-    grown: int  # how many died within the last five minutes
-    threshold: int  # the limit that `dead` or `grown` exceeds
-
-
-AlertHook = Callable[[DeadAlert], object]

@@ -19,17 +19,26 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import msgspec
 
-from windlass.call_edit import edited_payload, require_task
-from windlass.client.payloads import PLAIN, Packing
+from windlass.calls.edit import edited_payload, require_task
+from windlass.calls.redaction import CallRedactor
+from windlass.client.payloads import Packing
 from windlass.core.durations import Duration, to_ms
 from windlass.core.foreign_words import refuse_unknown_keywords
 from windlass.core.quantities import Pace, per_second
 from windlass.core.states import State
+from windlass.dead_groups import (
+    GroupChoice,
+    LabelPage,
+    add_letter,
+    count_jobs,
+    label_page,
+    largest_first,
+    read_groups,
+)
 from windlass.dead_letter import (
     DeadGroup,
     DeadLetter,
     Unreadable,
-    fingerprint_of,
     log_summary,
     read_each,
 )
@@ -66,6 +75,7 @@ class Choice(TypedDict, total=False):
 
     task: str | Task[..., Any]  # a name as the jobs have it, never the end of one
     fingerprint: str
+    release: str  # of the worker that reported the death; empty for none
     older_than: Duration  # dead for longer than this
     newer_than: Duration
 
@@ -82,12 +92,26 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     ids: tuple[str, ...] = ()
     task: str | None = None
     fingerprint: str | None = None
+    release: str | None = None
     older_than_ms: int | None = None
     newer_than_ms: int | None = None
     whole: bool = False  # with payloads and histories
     now_ms: int | None = None  # engine time when reading started
     cursor: str | None = None
-    packing: Packing = PLAIN  # reads the failures
+
+    @property
+    def filter(self) -> Filter:
+        """The part of the selection that an index of the engine has."""
+        return Filter(
+            state=State.DEAD,
+            task=self.task,
+            fingerprint=self.fingerprint,
+            release=self.release,
+        )
+
+    @property
+    def has_age(self) -> bool:
+        return self.older_than_ms is not None or self.newer_than_ms is not None
 
     def fits_age(self, record: JobRecord, now_ms: int) -> bool:
         age_ms = now_ms - (record.finished_ms or 0)
@@ -95,20 +119,14 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
             self.newer_than_ms is None or age_ms <= self.newer_than_ms
         )
 
-    def fits_failure(self, record: JobRecord) -> bool:
-        """Whether the failure has the selected fingerprint. Failures that this app cannot decrypt
-        never match: their texts are unknown."""
-        found = fingerprint_of(self.packing.reveal_failures(record))
-        return found != "" and found == self.fingerprint
-
 
 def target(*ids: str, **choice: Unpack[Target]) -> Selection:
     """Check the choice of jobs to change: ids, a filter, or everything. Returns the selection."""
     everything = choice.pop("everything", False)
     if bool(ids) + bool(choice) + everything != 1:
         raise TypeError(
-            "Expected which dead jobs are meant: their ids, or task, fingerprint, older_than or "
-            "newer_than, or everything=True for all of them; found "
+            "Expected which dead jobs are meant: their ids, or task, fingerprint, release, "
+            "older_than or newer_than, or everything=True for all of them; found "
             f"{len(ids)} ids, {', '.join(choice) or 'no choice'} and everything={everything}."
         )
     return msgspec.structs.replace(select(choice), ids=tuple(dict.fromkeys(ids)))
@@ -120,6 +138,7 @@ def select(choice: Choice, *, whole: bool = False) -> Selection:
     return Selection(
         task=read_task(choice.get("task")),
         fingerprint=choice.get("fingerprint"),
+        release=choice.get("release"),
         older_than_ms=None if older is None else to_ms(older, name="older_than"),
         newer_than_ms=None if newer is None else to_ms(newer, name="newer_than"),
         whole=whole,
@@ -146,15 +165,12 @@ def _read(engine: Engine, chosen: Selection) -> _LetterPage:
         here, later = chosen.ids[:WHOLE_PAGE], chosen.ids[WHOLE_PAGE:]
         others = msgspec.structs.replace(chosen, ids=later) if later else None
         return _LetterPage(tuple(_dead(engine, here)), others)
-    needs_whole = chosen.whole or chosen.fingerprint is not None
     now_ms = engine.due_schedules(limit=1).now_ms if chosen.now_ms is None else chosen.now_ms
-    limit = WHOLE_PAGE if needs_whole else PAGE
-    page = engine.find(Filter(state=State.DEAD, task=chosen.task), chosen.cursor, limit)
+    limit = WHOLE_PAGE if chosen.whole else PAGE
+    page = engine.find(chosen.filter, chosen.cursor, limit)
     found = [record for record in page.records if chosen.fits_age(record, now_ms)]
-    if needs_whole:
+    if chosen.whole:
         found = _dead(engine, [record.id for record in found])
-    if chosen.fingerprint is not None:
-        found = [one for one in found if chosen.fits_failure(one)]
     if page.cursor is None:
         return _LetterPage(tuple(found), None)
     rest = msgspec.structs.replace(chosen, cursor=page.cursor, now_ms=now_ms)
@@ -216,10 +232,12 @@ def _revive(engine: Engine, records: Sequence[JobRecord]) -> list[ChangeCode]:
     return engine.revive([Revival(id=one.id, finished_ms=one.finished_ms) for one in records])
 
 
-def _discard(engine: Engine, records: Sequence[JobRecord]) -> list[ChangeCode]:
-    """Log the jobs, then discard them: a crash in between loses no log line."""
+def discard_letters(
+    engine: Engine, records: Sequence[JobRecord], redactor: CallRedactor
+) -> list[ChangeCode]:
+    """Log dead jobs, then discard them: a crash in between loses no log line."""
     for record in records:
-        log.warning("discarding %s %s %s %s", *log_summary(record))
+        log.warning("discarding %s %s %s %s", *log_summary(record, redactor.redact_text))
     seen = {record.id: record.finished_ms or 0 for record in records}
     return engine.discard([record.id for record in records], seen)
 
@@ -264,27 +282,56 @@ class DeadLetters:
             rest = page.rest
 
     @twins
-    def groups(self, **choice: Unpack[Choice]) -> Steps[tuple[DeadGroup, ...]]:
-        """Dead jobs grouped by task and fingerprint, the largest group first."""
+    def groups(
+        self, *, new_since: str | None = None, **choice: Unpack[Choice]
+    ) -> Steps[tuple[DeadGroup, ...]]:
+        """Dead jobs grouped by task and fingerprint, the largest group first, at most 500.
+
+        The engine has the groups: many dead jobs take no longer than few, except with older_than or
+        newer_than, which read all dead jobs. With `new_since`, only groups without a death in that
+        release, in one that began before it, or without a release."""
+        chosen = select(choice, whole=True)
+        if not chosen.has_age:
+            wanted = GroupChoice(
+                task=chosen.task,
+                fingerprint=chosen.fingerprint,
+                release=chosen.release,
+                new_since=new_since,
+            )
+            found = yield from act(read_groups, wanted, self._app.packing)
+            return tuple(one for one in found.groups if one.is_new is not False)
+        if new_since is not None:
+            raise TypeError(
+                "Expected new_since without older_than and newer_than, found both. Newness depends "
+                "on all jobs of a group."
+            )
         groups: dict[tuple[str, str], DeadGroup] = {}
-        rest: Selection | None = select(choice, whole=True)
+        rest: Selection | None = chosen
         while rest is not None:
             page = yield from self._page(rest)
             for record in page.records:
-                _add(groups, self._letter(record))
+                add_letter(groups, self._letter(record))
             rest = page.rest
-        return tuple(sorted(groups.values(), key=lambda group: (-group.count, group.task)))
+        return largest_first(groups)
 
     agroups = groups.awaited
 
     @twins
     def count(self, **choice: Unpack[Choice]) -> Steps[int]:
-        """The number of dead jobs. Without a filter the engine knows it; with one, jobs are read
-        and counted."""
+        """The number of dead jobs. The engine knows it, except with older_than or newer_than, or if
+        it has more than 1,000 groups: then jobs are read and counted."""
         if not choice:
             return (yield from act(_count))
+        chosen = select(choice)
+        if not chosen.has_age:
+            wanted = GroupChoice(
+                task=chosen.task, fingerprint=chosen.fingerprint, release=chosen.release
+            )
+            known = yield from act(count_jobs, wanted)
+            if known is not None:
+                return known
         number = 0
-        rest: Selection | None = select(choice)
+        rest: Selection | None = chosen
         while rest is not None:
             page = yield from self._page(rest)
             number += len(page.records)
@@ -292,6 +339,20 @@ class DeadLetters:
         return number
 
     acount = count.awaited
+
+    @twins
+    def regroup(self, *, everything: bool = False) -> Steps[int]:
+        """Compute the fingerprints of dead jobs that have none, or with `everything` of all, and
+        return how many have changed. Needed only for jobs that an earlier version ended, if their
+        failures are encrypted, and after a change of the rule or of the secret."""
+        number, cursor = 0, None
+        while True:
+            page = yield from act(_label, self._app.packing, cursor, everything)
+            number, cursor = number + page.number, page.cursor
+            if cursor is None:
+                return number
+
+    aregroup = regroup.awaited
 
     # ------------------------------------------------------------------------------- changing
 
@@ -346,16 +407,19 @@ class DeadLetters:
         line with the call and the reason of each job."""
         chosen = msgspec.structs.replace(target(*ids, **choice), whole=True)
         yield from act(require_dead, ids)
-        return (yield from self._change(chosen, _discard))
+        return (yield from self._change(chosen, self._discard))
 
     adiscard = discard.awaited
 
     def discarding(self, chosen: Selection) -> Iterator[RetryStep]:
         """`discard` step by step."""
         whole = msgspec.structs.replace(chosen, whole=True)
-        return self._step_by_step(self._change(whole, _discard))
+        return self._step_by_step(self._change(whole, self._discard))
 
     # --------------------------------------------------------------------------------- inside
+
+    def _discard(self, engine: Engine, records: Sequence[JobRecord]) -> Sequence[ChangeCode]:
+        return discard_letters(engine, records, CallRedactor.of(self._app))
 
     def _change(
         self,
@@ -389,7 +453,6 @@ class DeadLetters:
         return DeadLetter.of(record, self._app.packing)
 
     def _page(self, chosen: Selection) -> Steps[_LetterPage]:
-        chosen = msgspec.structs.replace(chosen, packing=self._app.packing)
         return (yield from act(_read, chosen))
 
     def _pages(self, chosen: Selection) -> Iterator[Sequence[JobRecord]]:
@@ -418,28 +481,8 @@ class DeadLetters:
         return Revival(id=record.id, finished_ms=record.finished_ms, payload=payload)
 
 
-def _add(groups: dict[tuple[str, str], DeadGroup], letter: DeadLetter) -> None:
-    """Add a letter to its group. Letters come latest first, if they are kept for the same time;
-    otherwise in the reverse order of the purge."""
-    known = groups.get((letter.task, letter.fingerprint))
-    if known is None:
-        groups[letter.task, letter.fingerprint] = DeadGroup(
-            fingerprint=letter.fingerprint,
-            task=letter.task,
-            count=1,
-            first_at=letter.died_at,
-            last_at=letter.died_at,
-            example=letter.id,
-            reason=letter.reason,
-            error=letter.error,
-        )
-        return
-    groups[letter.task, letter.fingerprint] = msgspec.structs.replace(
-        known,
-        count=known.count + 1,
-        first_at=min(known.first_at, letter.died_at),
-        last_at=max(known.last_at, letter.died_at),
-    )
+def _label(engine: Engine, packing: Packing, cursor: str | None, everything: bool) -> LabelPage:
+    return label_page(engine, packing, cursor, everything=everything)
 
 
 _revive_as = verb(Engine.revive)

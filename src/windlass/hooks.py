@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from windlass.core.alerts.rules import AlertEvent
 from windlass.core.failures import FailureText
 from windlass.core.states import Reason
 
@@ -43,8 +44,9 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason | None = None  # of a dead job
 
 
-#: A plain function, or a coroutine function.
+#: Plain functions, or coroutine functions.
 JobHook: TypeAlias = Callable[[JobEvent], object]
+AlertHook: TypeAlias = Callable[[AlertEvent], object]
 
 
 class AppHooks:
@@ -67,9 +69,10 @@ class AppHooks:
         return bool(own or self._defaults)
 
 
-def read_hook(name: str, hook: object) -> JobHook:
+def read_hook(name: str, hook: object, event: str = "JobEvent") -> Callable[[Any], object]:
+    """Check a hook, which takes one argument: an `event`."""
     if not callable(hook):
-        raise TypeError(f"{name} must be a function that takes a windlass.JobEvent, found {hook!r}")
+        raise TypeError(f"{name} must be a function that takes a windlass.{event}, found {hook!r}")
     if hasattr(hook, "enqueue"):
         raise TypeError(
             f"{name} must be a function, found the task {hook!r}, which a worker would call here "
@@ -81,7 +84,7 @@ def read_hook(name: str, hook: object) -> JobHook:
         return hook  # written in C, without a signature
     except TypeError as error:
         raise TypeError(
-            f"{name} must be a function that takes one argument, a windlass.JobEvent, found "
+            f"{name} must be a function that takes one argument, a windlass.{event}, found "
             f"{getattr(hook, '__qualname__', hook)}: {error}"
         ) from error
     return hook

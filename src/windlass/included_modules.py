@@ -70,14 +70,25 @@ def _include(name: str, pattern: str) -> ModuleType:
         error.add_note(f"The module {name} (from include={pattern!r}) raised this.")
         raise
     except (Exception, SystemExit) as error:  # a module can raise anything
-        raise IncludeFailed(_why_not_included(name, pattern, error), module=name) from error
+        failed = IncludeFailed(_why_not_included(name, pattern, error), module=name)
+        if _missing(name, error):
+            raise failed from None  # the traceback has no line of the app
+        raise failed from error
+
+
+def _missing(name: str, error: BaseException) -> str:
+    """Return the module that does not exist: this one, or a package that it is in. Empty for any
+    other error."""
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    return missing if missing and f"{name}.".startswith(f"{missing}.") else ""
 
 
 def _why_not_included(name: str, pattern: str, error: BaseException) -> str:
     named = f"The module {name} (from include={pattern!r})"
-    if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+    missing = _missing(name, error)
+    if missing:
         return (
-            f"{named} does not exist: no module {error.name} can be imported from here. Write it "
+            f"{named} does not exist: no module {missing} can be imported from here. Write it "
             "as Python imports it, and start from the folder that contains it."
         )
     cause = ": ".join(part for part in (type(error).__name__, str(error)) if part)

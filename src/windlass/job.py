@@ -23,6 +23,7 @@ from windlass.context import LogLine, Progress, Report, running, warn_once
 from windlass.core import foreign_words
 from windlass.core.durations import Duration, describe_ms, instant, to_ms
 from windlass.core.failures import FailureText
+from windlass.core.ids import release_of
 from windlass.core.queues.labels import labels_of, queue_of
 from windlass.core.serialization.envelope import unpack
 from windlass.core.states import Event, Hold, Reason, State
@@ -70,6 +71,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None  # the latest start
     finished_at: datetime | None
     worker: str | None  # the worker that runs it, or ran it last
+    release: str | None  # the setting release of that worker
     cancel_requested: bool
     progress: Progress | None
     log: tuple[LogLine, ...]  # the lines of ctx.log in the latest attempt
@@ -101,6 +103,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
             started_at=instant(record.started_ms),
             finished_at=instant(record.finished_ms),
             worker=record.session,
+            release=release_of(record.session),
             cancel_requested=record.cancel_requested,
             progress=progress,
             log=report.log,
@@ -146,13 +149,19 @@ class Job(Generic[R_co]):
         Raises `JobFailed`, `JobCancelled`, `ResultExpired` or `JobNotFound`, and the builtin
         `TimeoutError` if the job has not ended within `timeout`. Inside a running job, waiting
         needs a `timeout`: jobs that wait keep their slots, and may leave none for this job."""
+        return self._result_of((yield from self.ending(timeout)))
+
+    aresult = result.awaited
+
+    def ending(self, timeout: Duration | None = None) -> Steps[JobEnd]:
+        """Wait for the job to end, as steps. Raises as `result` does, but for no outcome."""
         timer, app = _PollTimer(timeout), self._app
         early_s = self._since + START_MS / 1000 - time.monotonic()
         if early_s > 0 and (left_s := timer.left_s()) > 0:
             yield Pause(min(early_s, left_s))  # a job that was just enqueued has not ended
         end = self._own_end((yield EngineCall(_ends, self.id)))
         if end.state.is_final:
-            return self._result_of(end)
+            return end
         self._refuse_to_wait_in_sandbox()
         self._check_waiting_job(timeout)
         timer.check(end, app.engine)
@@ -161,11 +170,9 @@ class Job(Generic[R_co]):
                 waiter.listen()
                 end = self._own_end((yield EngineCall(app.result_waiters.watch, self.id)))
                 if end.state.is_final:
-                    return self._result_of(end)
+                    return end
                 timer.check(end, app.engine)
                 yield waiter.wait(timer.pause_s())
-
-    aresult = result.awaited
 
     @twins
     def cancel(self) -> Steps[bool]:
@@ -231,7 +238,7 @@ class Job(Generic[R_co]):
 
     def __dir__(self) -> list[str]:
         """The public names, for a shell that completes them."""
-        return [name for name in super().__dir__() if name[0] != "_"]
+        return [name for name in super().__dir__() if name[0] != "_" and name != "ending"]
 
     def __repr__(self) -> str:
         return f"<Job {self.id} of {self.task}>" if self.task else f"<Job {self.id}>"

@@ -1,7 +1,8 @@
 """The jobs of an app, `app.jobs`, and their numbers, `app.stats()`.
 
 1. `JobChoice` is a filter of jobs. Ages are by the engine's clock.
-2. `Jobs` lists jobs state by state, a bounded page at a time, and reads many jobs by id.
+2. `Jobs` lists jobs state by state, a bounded page at a time, reads many jobs by id, and explains
+   why one does not run.
 3. `Jobs.editing`, `running_now` and `moving` change one job, for the methods of `Job`; `changing`
    changes many in bounded steps, for the command line.
 4. `read_stats` reads the number of jobs by queue and state.
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import msgspec
 
-from windlass.call_edit import edited_payload, require_task
+from windlass.calls.edit import edited_payload, require_task
 from windlass.client.options import read_queue
 from windlass.core.durations import Duration, instant_ms, to_ms
 from windlass.core.foreign_words import refuse_unknown_keywords
@@ -41,6 +42,7 @@ from windlass.engine.contract import (
     Revival,
 )
 from windlass.errors import DuplicateJob, JobNotFound
+from windlass.explanation import Explanation, explain, read_surroundings
 from windlass.job import Job, JobInfo, get, headers_of, holders, key_of
 from windlass.task import Task
 from windlass.twins import Steps, act, arun, ask, run, twins, verb
@@ -103,10 +105,17 @@ class _JobPage(msgspec.Struct, frozen=True):
 def _search(choice: JobChoice) -> _Search:
     refuse_unknown_keywords("This method of app.jobs", choice, JobChoice.__annotations__)
     state, queue, limit = choice.get("state"), choice.get("queue"), choice.get("limit")
-    if limit is not None and (isinstance(limit, bool) or limit < 1):
-        raise ValueError(f"limit must be at least 1, or None for all jobs, found {limit!r}")
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise ValueError(
+            f"limit must be a whole number of at least 1, or None for all jobs, found {limit!r}"
+        )
     since_ms, since_age_ms = _moment("since", choice.get("since"))
     until_ms, until_age_ms = _moment("until", choice.get("until"))
+    if _is_empty(since_ms, until_ms) or _is_empty(until_age_ms, since_age_ms):
+        raise ValueError(
+            "since is later than until, and no job can match: swap them. An age counts back from "
+            'now, so that "1h" is before "10s"'
+        )
     return _Search(
         filter=Filter(
             state=None if state is None else _state(state),
@@ -135,7 +144,16 @@ def _moment(name: str, given: datetime | Duration | None) -> tuple[int | None, i
         return None, None
     if isinstance(given, datetime):
         return instant_ms(given, name=name), None
-    return None, to_ms(given, name=name)
+    try:
+        return None, to_ms(given, name=name)
+    except (TypeError, ValueError) as error:
+        error.add_note(f"{name} may also be a datetime with a time zone.")
+        raise
+
+
+def _is_empty(begin_ms: int | None, end_ms: int | None) -> bool:
+    """Whether nothing is between two known points."""
+    return begin_ms is not None and end_ms is not None and begin_ms > end_ms
 
 
 def _read(engine: Engine, search: _Search) -> _JobPage:
@@ -207,6 +225,19 @@ class Jobs:
         return found
 
     aget_many = get_many.awaited
+
+    @twins
+    def why(self, id: str | Job[Any]) -> Steps[Explanation]:
+        """Why a job does not run: what holds it, in the order in which to resolve it, each with a
+        sentence and a command. A job that runs or has ended says so.
+
+        The cost does not grow with the number of jobs: the place in line is exact up to 500 jobs
+        ahead. Raises `JobNotFound`."""
+        record = yield from self._record(id.id if isinstance(id, Job) else check_id(id))
+        around = yield from act(read_surroundings, record)
+        return explain(self._app.packing.reveal_failures(record), around)
+
+    awhy = why.awaited
 
     # ------------------------------------------------------------------------------- changing
 

@@ -1,8 +1,9 @@
 """Middleware around every run and every enqueue, and the lifespan of a worker's child process.
 
 1. `EnqueueCall` is the argument of middleware around an enqueue.
-2. `read_middleware` and `read_lifespan` check the functions when they are declared.
-3. `MiddlewareStack` enters all middleware of an app around one run or one enqueue. The middleware
+2. `EnqueueTracing` is what tracing needs in addition: a scope around many enqueues.
+3. `read_middleware` and `read_lifespan` check the functions when they are declared.
+4. `MiddlewareStack` enters all middleware of an app around one run or one enqueue. The middleware
    declared first is the outermost. Each middleware gets the error of the run or enqueue, and may
    replace the error but not suppress it: then there is no result, or no job, to return.
 
@@ -12,15 +13,16 @@ Middleware is a generator function that yields once, or any callable that return
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     asynccontextmanager,
     contextmanager,
 )
+from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -33,19 +35,41 @@ if TYPE_CHECKING:
 
 class EnqueueCall:
     """A call that is being enqueued. Middleware may change `headers` until the call is stored.
-    Afterwards `job` is the handle on the new job."""
+    Afterwards `job` is the handle on the new job. `run_after` is the option of the caller.
 
-    __slots__ = ("headers", "job", "priority", "queue", "task")
+    `trace_headers` are for tracing alone. They are stored only if all of them fit: they neither
+    replace a header nor make the headers too large."""
 
-    def __init__(self, task: str, queue: str, priority: int, headers: dict[str, str]) -> None:
+    __slots__ = ("headers", "job", "priority", "queue", "run_after", "task", "trace_headers")
+
+    def __init__(
+        self,
+        task: str,
+        queue: str,
+        priority: int,
+        headers: dict[str, str],
+        run_after: datetime | timedelta | None = None,
+    ) -> None:
         self.task = task
         self.queue = queue
         self.priority = priority
         self.headers = headers
+        self.run_after = run_after
+        self.trace_headers: Mapping[str, str] = {}
         self.job: Job[Any] | None = None
 
     def __repr__(self) -> str:
         return f"<EnqueueCall of {self.task} to {self.queue}>"
+
+
+class EnqueueTracing(Protocol):
+    """What tracing adds to middleware, which gets single calls only."""
+
+    def bulk(self, jobs: Sequence[Job[Any]]) -> AbstractContextManager[object]:
+        """Surround an enqueue of many calls. `jobs` grows with each job that is stored."""
+
+    def request(self, headers: Mapping[str, str], count: int) -> AbstractContextManager[object]:
+        """Surround the enqueues of an HTTP request with these headers for `count` jobs."""
 
 
 #: The name of a run in notes on errors.

@@ -74,8 +74,11 @@ class Queue:
 
         `max_waiting` is the bound of the queue. While this many jobs wait (ready, scheduled or
         retrying), an enqueue is refused or waits, as `when_full` says."""
-        if max_waiting is not None and (isinstance(max_waiting, bool) or max_waiting < 0):
-            raise ValueError(f"max_waiting must be a whole number, found {max_waiting!r}")
+        if max_waiting is not None and (type(max_waiting) is not int or max_waiting < 0):
+            raise ValueError(
+                "max_waiting must be a whole number of at least 1, or 0 for no limit, found "
+                f"{max_waiting!r}"
+            )
         ageing_ms = None if ageing is None else to_ms(ageing, name="ageing")
         if ageing_ms is not None and 0 < ageing_ms < LEAST_AGEING_MS:
             raise ValueError(

@@ -173,11 +173,16 @@ class Registrar:
 
 
 class Registry:
-    """Tasks by name (`tasks`), and by name and alias (`known`)."""
+    """Tasks with code by name (`tasks`), and by name and alias (`known`); and remote tasks."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, Task[..., Any]] = {}
         self.known: dict[str, Task[..., Any]] = {}
+        self.remote: dict[str, Task[..., Any]] = {}
+
+    def find(self, name: str) -> Task[..., Any] | None:
+        """The task with code of this name or alias, or the remote task of this name."""
+        return self.known.get(name) or self.remote.get(name)
 
     def check(self, task: Task[..., Any]) -> None:
         """Raise if the name or an alias of the task is taken."""
@@ -185,11 +190,20 @@ class Registry:
             other = self.known.get(name)
             if other is not None:
                 raise InvalidTask(_clash(name, task, other))
+            if name in self.remote:
+                raise InvalidTask(_clash_with_remote(name, task))
 
     def add(self, task: Task[..., Any]) -> None:
         self.check(task)
         self.tasks[task.name] = task
         self.known.update(dict.fromkeys((task.name, *task.aliases), task))
+
+    def add_remote(self, task: Task[..., Any]) -> None:
+        """Add a remote task. A worker would run the jobs of a name that has code."""
+        known = self.known.get(task.name)
+        if known is not None:
+            raise InvalidTask(_clash_with_remote(task.name, known))
+        self.remote[task.name] = task
 
     def remove(self, task: Task[..., Any]) -> None:
         del self.tasks[task.name]
@@ -207,6 +221,13 @@ def _clash(name: str, task: Task[..., Any], other: Task[..., Any]) -> str:
     return (
         f"Jobs stored as {name} could belong to two tasks: {places}. Each name and each alias "
         "belongs to one task: remove it from the aliases of the other."
+    )
+
+
+def _clash_with_remote(name: str, task: Task[..., Any]) -> str:
+    return (
+        f"{name} is declared twice: by task_named as a remote task, and with its code, "
+        f"{_place_of(task.function)}. Use the task with the code, or rename one of them."
     )
 
 
@@ -241,6 +262,21 @@ def read_function(function: object, takes_context: bool) -> FunctionType:
             "@app.task(takes_context=True), so that callers need not pass it."
         )
     return function
+
+
+def read_signature(function: object) -> FunctionType:
+    """Check a function that describes a remote task. Its body never runs."""
+    if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
+        raise InvalidTask(
+            f"The signature of a remote task is a function written with def, whose body never "
+            f"runs, found {function!r}."
+        )
+    if _begins_with_context(function):
+        raise InvalidTask(
+            f"The first parameter of {_place_of(function)} is the context, which callers do not "
+            "pass: leave it out of the signature."
+        )
+    return read_function(function, takes_context=False)
 
 
 def _why_no_method(function: Callable[..., Any]) -> str:

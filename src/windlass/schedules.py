@@ -96,9 +96,10 @@ class Schedules:
         yield from act(_save, name, entry)
 
     @twins
-    def list(self) -> Steps[Infos]:
-        """All schedules, sorted by name."""
-        return (yield from act(_list))
+    def list(self, *, after: str = "", limit: int | None = None) -> Steps[Infos]:
+        """Schedules, sorted by name: all of them, or the first ones whose names sort after
+        `after`."""
+        return (yield from act(_list, after, limit))
 
     @twins
     def get(self, name: str) -> Steps[ScheduleInfo]:
@@ -199,13 +200,12 @@ def _check_name(name: object) -> None:
 # ---------------------------------------------------------------------------------- with an engine
 
 
-def _list(engine: Engine) -> list[ScheduleInfo]:
-    now_ms, found = _now_ms(engine), list(_records(engine))
+def _list(engine: Engine, after: str, limit: int | None) -> list[ScheduleInfo]:
+    now_ms, found = _now_ms(engine), list(islice(_records(engine, after), limit))
     return [_to_info_if_readable(record, now_ms) for record in found]
 
 
-def _records(engine: Engine) -> Iterator[ScheduleRecord]:
-    after = ""
+def _records(engine: Engine, after: str = "") -> Iterator[ScheduleRecord]:
     while page := engine.list_schedules(after, PAGE):
         yield from page
         after = page[-1].name

@@ -15,9 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 import msgspec
 
+from windlass.core.alerts.rules import Alert, default_alerts, join_rules, read_alerts
+from windlass.core.alerts.webhook_url import WebhookUrl, read_webhook
 from windlass.core.durations import Duration, describe_ms, to_ms
 from windlass.core.foreign_words import OF_SETTINGS, instead_of_number, nearest
+from windlass.core.ids import RELEASE
 from windlass.core.queues.plans import QUEUE_NAME
+from windlass.core.redaction import DEFAULT_NAMES
 from windlass.core.retry import Retry
 from windlass.core.serialization.codec import CODECS
 from windlass.core.serialization.frame import HOW_TO_MAKE_ONE, SHORTEST, why_not_encrypting
@@ -39,6 +43,8 @@ LOG_FORMATS: Final = ("text", "json")
 
 #: The name of a module, with optional `*` parts.
 _MODULE: Final = r"[^\W\d]\w*(\.([^\W\d]\w*|\*))*"
+#: The name of an argument or a field: one letter at least.
+_ARGUMENT: Final = r"(?=.*[^\W\d_])[\w.-]{1,64}"
 #: The login of a url. Matches up to the last @ of the authority. With a colon or another @ before
 #: that, the password may not be percent-encoded: then matches up to the last @ of the url.
 _LOGIN: Final = r"^([^:/?#]+://)(?:[^/?#]*[:@].*|[^/?#]*)@"
@@ -59,6 +65,8 @@ class SettingArguments(TypedDict, total=False):
     idempotency_ttl: Duration
     dead_alert: int
     dead_alert_growth: int
+    alerts: Sequence[Alert]
+    alert_webhook: str
     max_payload: int
     max_crashes: int
     max_snoozes: int
@@ -72,6 +80,8 @@ class SettingArguments(TypedDict, total=False):
     codec: Literal["json", "msgpack", "pickle"]
     secret: str | Sequence[str]
     encrypt: bool
+    redact: Sequence[str]
+    release: str
 
 
 class Source(StrEnum):
@@ -125,8 +135,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     result_ttl_ms: int  # how long results are kept; 0 stores none
     dead_ttl_ms: int  # how long dead jobs are kept
     idempotency_ttl_ms: int  # how long an idempotency key is remembered
-    dead_alert: int  # a worker alerts at more dead jobs than this; 0 is never
-    dead_alert_growth: int  # a worker alerts if more than this died within five minutes
+    dead_alert: int  # an alert fires at more dead jobs than this; 0 is never
+    dead_alert_growth: int  # an alert fires if more than this died within five minutes
+    alerts: tuple[Alert, ...]  # further rules of alerts
+    alert_webhook: WebhookUrl  # gets the alerts that fire and clear
     max_payload: int  # the largest call or result, in bytes
     max_crashes: int  # a job is dead after this many crashes of its process
     max_snoozes: int  # how often a job may snooze
@@ -140,7 +152,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     codec: str  # encodes calls and results: one of CODECS
     secret: Secrets  # sign and encrypt: the first writes, all read
     encrypt: bool  # whether calls, results and the texts of failures are encrypted
+    redact: tuple[str, ...]  # names of arguments with secret values, which are not shown
+    release: str  # the version of the code, stored with each attempt; empty for none
     sources: Mapping[str, Source]
+
+    @property
+    def alert_rules(self) -> tuple[Alert, ...]:
+        """All rules of alerts."""
+        return join_rules(self.dead_alert, self.dead_alert_growth, self.alerts)
 
     def __repr__(self) -> str:
         shown = msgspec.structs.asdict(self) | {"url": without_secrets(self.url)}
@@ -228,6 +247,27 @@ def _modules(name: str, value: Any) -> tuple[str, ...]:
     return tuple(modules)
 
 
+def _names(name: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{name} must be a list of names such as 'password', found {value!r}")
+    for part in value:
+        if not isinstance(part, str) or not re.fullmatch(_ARGUMENT, part):
+            raise ValueError(
+                f"{name} must be names of arguments, of 1 to 64 letters, digits, '_', '-' and '.', "
+                f"found {part!r}"
+            )
+    return tuple(value)
+
+
+def _release(name: str, value: Any) -> str:
+    if isinstance(value, str) and (not value or re.fullmatch(RELEASE, value)):
+        return value
+    raise ValueError(
+        f"{name} must be the version of the code, such as 'v1.4.2', of at most 64 letters, digits, "
+        f"'.', '_', '+' and '-', or empty for none; found {value!r}"
+    )
+
+
 def _routes(name: str, value: Any) -> Mapping[str, str]:
     if not isinstance(value, Mapping):
         raise ValueError(
@@ -308,6 +348,8 @@ SETTINGS: Final[Mapping[str, _Setting]] = {
     "idempotency_ttl": _Setting("idempotency_ttl_ms", "1d", _duration(minimum_ms=1)),
     "dead_alert": _Setting("dead_alert", 100, _whole(0), _whole_from_text),
     "dead_alert_growth": _Setting("dead_alert_growth", 100, _whole(0), _whole_from_text),
+    "alerts": _Setting("alerts", default_alerts(), read_alerts, from_text=None),
+    "alert_webhook": _Setting("alert_webhook", "", read_webhook),
     "max_payload": _Setting("max_payload", 1024 * 1024, _whole(1), _whole_from_text),
     "max_crashes": _Setting("max_crashes", 3, _whole(1), _whole_from_text),
     "max_snoozes": _Setting("max_snoozes", 100, _whole(0), _whole_from_text),
@@ -321,6 +363,8 @@ SETTINGS: Final[Mapping[str, _Setting]] = {
     "codec": _Setting("codec", "json", _one_of(CODECS)),
     "secret": _Setting("secret", (), _secret),
     "encrypt": _Setting("encrypt", False, _switch, _switch_from_text),
+    "redact": _Setting("redact", DEFAULT_NAMES, _names, _list_from_text),
+    "release": _Setting("release", "", _release),
 }
 
 
@@ -377,7 +421,7 @@ def describe_unusual(settings: Settings) -> dict[str, str]:
 def _text(value: object) -> str:
     if isinstance(value, Mapping):
         return ",".join(f"{key}={held}" for key, held in value.items())
-    return ",".join(value) if isinstance(value, tuple) else str(value)
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def find_overruled(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
@@ -448,7 +492,7 @@ def _own_variables(environment: Mapping[str, str]) -> dict[str, str]:
             raise SettingError(
                 f"The environment variable {variable} is not a setting of windlass."
                 f"{nearest(name, known, PREFIX)} Unset it, or write after {PREFIX} one of "
-                f"{', '.join(name for name in known if name != 'RETRY')}."
+                f"{', '.join(name for name in known if SETTINGS[known[name]].from_text)}."
             )
         found[known[name]] = text
     return found

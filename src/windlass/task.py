@@ -37,6 +37,7 @@ from windlass.client.options import NO_CHOICES, CallOptions, Choices, read_call_
 from windlass.client.payloads import Codecs
 from windlass.context import Context
 from windlass.core import foreign_words
+from windlass.core.headers import ACTOR
 from windlass.core.ids import check_id, new_id
 from windlass.core.retry import Retry
 from windlass.core.serialization.codec import CallCodec
@@ -81,7 +82,7 @@ DEFAULT_QUEUE: Final = "default"
 _INTERNAL: Final = frozenset(
     {
         *("builder", "codec", "codecs", "declared_schedule", "entry", "home", "hooks", "is_async"),
-        *("runs_alone", "takes_context", "unfit_for_schedules"),
+        *("runs_alone", "sent_by", "takes_context", "unfit_for_schedules"),
     }
 )
 _NO_HEADERS: Final[Mapping[str, str]] = {}
@@ -161,6 +162,11 @@ class Task(Generic[P, R_co]):
         return self.home.codec
 
     @property
+    def is_remote(self) -> bool:
+        """Whether the code of the task is in another program. See `app.remote_tasks`."""
+        return False
+
+    @property
     def builder(self) -> JobBuilder:
         """The builder of jobs with the options of this task."""
         return self._builder or self._prepare()
@@ -201,6 +207,11 @@ class Task(Generic[P, R_co]):
     def using(self, **options: Unpack[CallOptions]) -> Self:
         """A copy of this task with other options; options that are not given stay."""
         return self._with(read_call_options(options))
+
+    def sent_by(self, actor: str) -> Self:
+        """A copy of this task whose jobs name the caller who enqueued them, in a header of
+        windlass."""
+        return self._with(Choices(headers={ACTOR: actor}))
 
     # -------------------------------------------------------------------------------- calling
 

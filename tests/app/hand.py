@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from windlass import FailureText, Reason, Windlass
-from windlass.core.ids import new_nonce
+from windlass.core.ids import new_nonce, new_session
 from windlass.engine.contract import (
     Buried,
     Claim,
@@ -45,8 +45,16 @@ class Hand:
 
     def bury(self, error: BaseException) -> None:
         claim = self.take()
-        text = FailureText.of(error).pack()
-        self._end(Buried(id=claim.id, token=claim.token, reason=Reason.EXHAUSTED, error=text))
+        text = FailureText.of(error)
+        self._end(
+            Buried(
+                id=claim.id,
+                token=claim.token,
+                reason=Reason.EXHAUSTED,
+                error=text.pack(),
+                fingerprint=text.fingerprint,
+            )
+        )
 
     def fail(self, error: BaseException, delay_ms: int) -> None:
         claim = self.take()
@@ -58,3 +66,14 @@ class Hand:
 
     def _end(self, outcome: Outcome) -> None:
         assert self.app.engine.finish([outcome]) == [Verdict.OK]
+
+
+def bury_jobs(app: Windlass, task: str, number: int) -> list[str]:
+    """Enqueue and bury this many jobs of a task, in a session of their own; return their ids."""
+    hand, ids = Hand(app), []
+    hand.session = new_session("hand", 1)
+    for at in range(number):
+        ids.append(app.tasks[task].enqueue(at).id)
+        hand.bury(ValueError("no"))
+    app.engine.close(hand.session, (), "done")
+    return ids

@@ -19,6 +19,7 @@ from tests.redis_server import shared_server
 from windlass import (
     DuplicateJob,
     EncodeError,
+    FailureText,
     InvalidTask,
     JobFailed,
     JobNotFound,
@@ -29,12 +30,16 @@ from windlass import (
     Unique,
     Windlass,
 )
+from windlass.calls.redaction import CallRedactor
+from windlass.core.ids import new_session
 from windlass.core.serialization.encryption import Keyring
 from windlass.core.states import Reason
+from windlass.dead_groups import GroupChoice, read_groups
 from windlass.dead_letter import MAX_LOGGED
 from windlass.dead_letters import PAGE, Changed, target
-from windlass.engine.contract import Buried, Filter, Plan
+from windlass.engine.contract import Buried, DeadTallies, Filter, Plan
 from windlass.engine.redis.keys import key
+from windlass.engine.releases import note_release
 from windlass.testing.contract.world import claim_jobs, retry_jobs
 from windlass.worker.maintenance.dead_letters import sweep
 
@@ -305,16 +310,126 @@ def test_what_cannot_be_verified_is_not_signed_anew(tmp_path: Path) -> None:
         assert (info.state, info.headers) == (State.READY, {"tenant": "a"})
 
 
-def test_a_failure_that_cannot_be_read_has_no_fingerprint(tmp_path: Path) -> None:
+def test_the_fingerprint_of_a_failure_that_cannot_be_read_is_known(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'sealed.db'}"
     with Windlass(url, secret=SECRET, encrypt=True) as app, Windlass(url) as stranger:
         job = app.task(name="lose", retry=Retry(max_attempts=1))(lose).enqueue()
         with app.worker(), pytest.raises(JobFailed):
             job.result(timeout=20)
-        known = app.dead.get(job.id).fingerprint
-        assert stranger.dead.get(job.id).fingerprint == ""
-        assert [stranger.dead.count(fingerprint=one) for one in (known, "")] == [0, 0]
-        assert app.dead.count(fingerprint=known) == 1
+        known, error = app.dead.get(job.id).fingerprint, app.dead.get(job.id).error
+        assert error is not None
+        assert known != error.fingerprint  # a guessed message cannot be compared
+        for one in (app, stranger):
+            assert [group.fingerprint for group in one.dead.groups()] == [known]
+            assert [letter.fingerprint for letter in one.dead.list(fingerprint=known)] == [known]
+        assert stranger.dead.regroup(everything=True) == app.dead.regroup(everything=True) == 0
+
+
+def test_groups_of_releases(app: Windlass, hand: Hand) -> None:
+    """A group is new if it has no death in the release, in an earlier one, or without one."""
+    deaths = (("old", ""), ("old", "v3"), ("both", "v1"), ("both", "v3"), ("new", "v3"))
+    for release in ("v1", "v2"):  # the first worker of v2 starts before that of v3
+        app.engine.clock_offset_ms += 1
+        note_release(app.engine, release)
+    for message, release in deaths:
+        app.engine.clock_offset_ms += 1
+        hand.session = new_session("host", 1, release)
+        bury(hand, "charge", 1, ValueError(message))
+    new_in_v2 = ("middle", "v2")
+    hand.session = new_session("host", 1, new_in_v2[1])
+    bury(hand, "charge", 1, ValueError(new_in_v2[0]))
+
+    def messages(**choice: Any) -> list[str]:
+        groups = app.dead.groups(**choice)
+        return sorted(group.error.message for group in groups if group.error is not None)
+
+    assert messages() == ["both", "middle", "new", "old"]
+    assert messages(new_since="v1") == ["middle", "new"]
+    assert messages(new_since="v2") == ["new"]
+    assert messages(new_since="v3") == []
+    assert messages(release="v2") == ["middle"]
+    assert messages(release="v3", new_since="v1") == ["new"]
+    both = next(one for one in app.dead.groups() if one.error and one.error.message == "both")
+    assert [(one.release, one.count) for one in both.releases] == [("v3", 1), ("v1", 1)]
+    assert (both.first_at, both.last_at) == (both.releases[1].first_at, both.releases[0].last_at)
+    assert both.queues == {"default": 2}
+    assert app.dead.count(release="v3") == 3
+    assert {letter.release for letter in app.dead.list(release="v3")} == {"v3"}
+    assert app.dead.retry(release="v3", fingerprint=both.fingerprint).done == 1
+    assert app.dead.count(fingerprint=both.fingerprint) == 1
+
+
+def test_groups_beyond_the_limit_are_left_out(
+    app: Windlass, hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers of the groups that are left are exact, although small parts were not read."""
+    for message, release in (("a", "v1"), ("a", "v1"), ("a", "v2"), ("b", "v1"), ("b", "v1")):
+        hand.session = new_session("host", 1, release)
+        bury(hand, "charge", 1, ValueError(message))
+    tallies = type(app.engine).dead_tallies
+    monkeypatch.setattr(
+        type(app.engine),
+        "dead_tallies",
+        lambda self, only=None, limit=2: tallies(self, only, limit if only is None else 1_000),
+    )
+    found = read_groups(app.engine, GroupChoice(new_since="v1"), app.packing)
+    assert [(group.count, group.is_new) for group in found.groups] == [(3, False), (2, False)]
+    assert not found.is_exact
+    assert len(read_groups(app.engine, GroupChoice(limit=1), app.packing).groups) == 1
+
+
+def test_a_group_that_is_retried_meanwhile_is_left_out(
+    app: Windlass, hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small parts of groups are read by a second call: a group may be gone by then."""
+    ids = []
+    for message, release in (("a", "v1"), ("a", "v1"), ("a", "v2"), ("b", "v1"), ("b", "v1")):
+        hand.session = new_session("host", 1, release)
+        ids.append(bury(hand, "charge", 1, ValueError(message)))
+    tallies = type(app.engine).dead_tallies
+
+    def read(engine: Any, only: list[str] | None = None, limit: int = 2) -> DeadTallies:
+        if only is None:
+            return tallies(engine, only, limit)
+        retry_jobs(engine, ids[3:])
+        return tallies(engine, only)
+
+    monkeypatch.setattr(type(app.engine), "dead_tallies", read)
+    found = read_groups(app.engine, GroupChoice(), app.packing)
+    assert [group.count for group in found.groups] == [3]
+
+
+def test_parts_of_many_groups_are_all_read(
+    app: Windlass, hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One call has a limit, which groups of many releases exceed."""
+    for message, releases in (("a", 4), ("b", 3)):
+        for number in range(releases):
+            hand.session = new_session("host", 1, f"v{number}")
+            bury(hand, "charge", 1, ValueError(message))
+    tallies = type(app.engine).dead_tallies
+    monkeypatch.setattr(
+        type(app.engine),
+        "dead_tallies",
+        lambda self, only=None, limit=5: tallies(self, only, limit),
+    )
+    monkeypatch.setattr("windlass.dead_groups.WHOLE_GROUPS", 1, raising=False)
+    found = read_groups(app.engine, GroupChoice(), app.packing)
+    assert [group.count for group in found.groups] == [4, 3]
+
+
+def test_dead_jobs_without_a_fingerprint_get_one(app: Windlass, hand: Hand) -> None:
+    """Jobs that an earlier version ended: a label of a page at a time."""
+    app.tasks["charge"].enqueue_many([(number,) for number in range(60)])
+    error = FailureText.of(ValueError("no")).pack()
+    claims = claim_jobs(app.engine, "w", "n", Plan(), 60).claims
+    buried: dict[str, Any] = {"reason": Reason.EXHAUSTED, "error": error}
+    app.engine.finish([Buried(id=one.id, token=one.token, **buried) for one in claims])
+    assert [group.fingerprint for group in app.dead.groups()] == [""]
+    assert asyncio.run(app.dead.aregroup()) == 60
+    (group,) = app.dead.groups()
+    assert (group.fingerprint, group.count) == (FailureText.unpack(error).fingerprint, 60)
+    assert app.dead.regroup() == 0
 
 
 def lose() -> None:
@@ -401,6 +516,25 @@ def test_nothing_is_discarded_without_a_line(
         app.dead.get(one)
 
 
+def test_log_lines_show_no_secrets(
+    app: Windlass, hand: Hand, caplog: pytest.LogCaptureFixture
+) -> None:
+    app.task(name="login")(login)
+    job = app.tasks["login"].enqueue("ann", "hunter2", {"token": "t"})
+    hand.bury(ValueError("no"))
+    app.dead.retry_with(job.id, "ann", "hunter3", {})
+    hand.bury(ValueError("no"))
+    app.dead.discard(job.id)
+    changed, discarded = caplog.messages
+    shown = '{"args":["ann","[redacted]",{"token":"[redacted]"}]}'
+    assert changed == f"changing the arguments of {job.id} login exhausted {shown}"
+    assert discarded.endswith('{"args":["ann","[redacted]",{}]}')
+
+
+def login(user: str, password: str, more: dict[str, str]) -> None:
+    """A task with secret arguments."""
+
+
 def test_a_damaged_letter_keeps_nobody_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
     server = shared_server()
     with Windlass(server.url(namespace="damaged-letter")) as app:
@@ -413,7 +547,7 @@ def test_a_damaged_letter_keeps_nobody_from_the_others(caplog: pytest.LogCapture
         assert f"skipping unreadable dead job {ids[1]}: DecodeError" in caplog.text
         assert app.dead.discard(everything=True) == Changed(done=2)
         app.engine.clock_offset_ms = 14 * DAY_MS
-        sweep(app.engine, app.engine.tend(()).doomed)
+        sweep(app.engine, app.engine.tend(()).doomed, CallRedactor.of(app))
         assert app.dead.count() == 0
         assert app.engine.check() == []
 

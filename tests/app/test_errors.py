@@ -5,6 +5,7 @@ import copy
 import pytest
 
 from windlass import errors
+from windlass.core.serialization.problems import ArgumentProblem
 
 EXAMPLES = [
     errors.WindlassError("text"),
@@ -18,6 +19,7 @@ EXAMPLES = [
     errors.NoContext(),
     errors.TimedOut("text", timeout_ms=1),
     errors.AnnotationError("text", task="shop.f", parameter="x"),
+    errors.InvalidCall("text", task="shop.f", problems=(ArgumentProblem(message="text"),)),
     errors.EncodeError("text", task="shop.f", parameter="x", path="$"),
     errors.PayloadTooLarge("text", size=2, limit=1),
     errors.ArgumentMismatch("text", task="shop.f"),
@@ -27,12 +29,19 @@ EXAMPLES = [
     errors.EngineError("text", location="here"),
     errors.EngineUnavailable("text", location="here", seconds=5.0),
     errors.FormatTooNew("text"),
+    errors.InvalidCursor("text"),
     errors.IdempotencyConflict("shop.f", "key", "id"),
     errors.QueueFull("imports", "load", 5.0),
     errors.DuplicateJob("shop.f", "id", "retried"),
     errors.JobNotFound("id", "here"),
     errors.NotDead("id", "ready"),
     errors.ScheduleNotFound("name", "here", "nearest"),
+    errors.AccessTokenNotFound("name", "here"),
+    errors.DuplicateAccessToken("name", ("id", "other")),
+    errors.OperationNotFound("id", "here"),
+    errors.OperationRefused("text"),
+    errors.TooManyOperations("text"),
+    errors.WorkerNotFound("name", "here", ("host:1",)),
     errors.EndlessDrain("shop.f", 1),
     errors.JobError("text"),
     errors.JobFailed("id", "shop.f", "exhausted", "ValueError", "no", "Traceback ..."),
@@ -74,6 +83,7 @@ def test_a_failed_job_without_an_error_says_why_it_ended() -> None:
     [
         (errors.SettingError, ValueError),
         (errors.InvalidTask, TypeError),
+        (errors.InvalidCall, TypeError),
         (errors.NoContext, RuntimeError),
     ],
 )

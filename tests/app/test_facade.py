@@ -27,8 +27,11 @@ SLOW_IN_A_CHILD = (
 )
 #: What is loaded when it is first asked for.
 LATER = {
-    *("All", "Cron", "DeadAlert", "DeadGroup", "DeadLetter", "Every", "Queue", "QueueInfo"),
+    *("AlertInfo", "All", "Cron", "DeadGroup", "DeadLetter", "Every", "Queue", "QueueInfo"),
     *("AppStats", "ChildInfo", "QueueStats", "RunningJob", "ScheduleInfo", "WorkerInfo"),
+    "WorkerState",
+    *("AccessToken", "AuditRecord", "Operation", "Role"),
+    *("Activity", "AppHistory", "HistoryRow", "QueueDepth"),
 }
 
 
@@ -90,20 +93,34 @@ def test_a_shell_completes_the_public_names_only() -> None:
     app = windlass.Windlass("sqlite:///:memory:")
     task = app.task(name="send")(send)
     assert dir(app) == [
-        *("aenqueue_many", "around_enqueue", "around_run", "astats", "aworkers", "close", "dead"),
-        *("engine", "enqueue_many", "include", "job", "jobs", "on_dead", "on_dead_alert"),
-        *("on_retry", "on_success", "queue"),
+        *("access_tokens", "acommand_workers", "acrash_suspects", "aenqueue_many", "ahistory"),
+        *("alerts", "alost_sessions"),
+        *(
+            "around_enqueue",
+            "around_run",
+            "astats",
+            "audit",
+            "aworkers",
+            "close",
+            "command_workers",
+            "crash_suspects",
+            "dead",
+            "engine",
+        ),
+        *("enqueue_many", "history", "include", "job", "jobs", "lost_sessions"),
+        *("on_alert", "on_dead", "on_retry", "on_success", "operations", "queue"),
+        "remote_tasks",
         *("schedules", "settings", "stats", "task", "task_named", "tasks", "worker", "workers"),
     ]
     assert dir(task) == [
         *("aenqueue", "aenqueue_many", "aliases", "apause", "app", "aresume", "bind", "enqueue"),
-        *("enqueue_many", "function", "headers", "job", "name", "pause", "priority", "queue"),
-        *("requires", "result_ttl_ms", "resume", "retry", "timeout_ms", "unique", "using"),
+        *("enqueue_many", "function", "headers", "is_remote", "job", "name", "pause", "priority"),
+        *("queue", "requires", "result_ttl_ms", "resume", "retry", "timeout_ms", "unique", "using"),
     ]
-    assert dir(app.jobs) == ["aget_many", "alist", "get_many", "list"]
+    assert dir(app.jobs) == ["aget_many", "alist", "awhy", "get_many", "list", "why"]
     assert dir(app.dead) == [
-        *("acount", "adiscard", "aget", "agroups", "alist", "aretry", "aretry_with", "count"),
-        *("discard", "get", "groups", "list", "retry", "retry_with"),
+        *("acount", "adiscard", "aget", "agroups", "alist", "aregroup", "aretry", "aretry_with"),
+        *("count", "discard", "get", "groups", "list", "regroup", "retry", "retry_with"),
     ]
     assert dir(app.job("01m7gk6tx900smjc57av0rnpgb")) == [
         *("acancel", "aedit", "ainfo", "amove", "aresult", "aretry", "arun_now", "cancel"),

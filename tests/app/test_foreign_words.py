@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import pytest
@@ -157,6 +158,15 @@ def test_attributes_of_jobs(app: Windlass, attribute: str, said: str) -> None:
 def test_attributes_of_apps(app: Windlass, attribute: str, said: str) -> None:
     with pytest.raises(AttributeError, match=said):
         getattr(app, attribute)
+
+
+def test_python_adds_no_second_suggestion(
+    app: Windlass, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(app, "schedule")  # noqa: B009  # a checker knows that there is none
+    sys.__excepthook__(caught.type, caught.value, None)
+    assert capsys.readouterr().err.count("Did you mean") == 1
 
 
 def test_a_context_says_how_to_ask_for_another_try() -> None:

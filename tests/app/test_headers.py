@@ -20,7 +20,7 @@ from windlass import (
     Unique,
     Windlass,
 )
-from windlass.core.headers import MAX_HEADER_BYTES, MAX_HEADERS
+from windlass.core.headers import ACTOR, MAX_HEADER_BYTES, MAX_HEADERS
 from windlass.core.serialization.envelope import unpack
 
 
@@ -54,6 +54,24 @@ def test_headers_of_task_and_caller_are_stored_together(work: Task[..., None]) -
 def test_a_job_without_headers_stores_none(plain: Task[..., None], hand: Hand) -> None:
     assert plain.using(headers={}).enqueue().info().headers == {}
     assert hand.take().payload == b"{}"
+
+
+def test_a_job_names_who_has_sent_it(app: Windlass, work: Task[..., None]) -> None:
+    """The header belongs to windlass: middleware neither sees nor changes it."""
+
+    @app.around_enqueue
+    def replace(call: EnqueueCall) -> Iterator[None]:
+        assert ACTOR not in call.headers
+        call.headers["level"] = "high"
+        yield
+
+    sent = work.sent_by("token:ann")
+    expected = {"team": "shop", "level": "high", ACTOR: "token:ann"}
+    assert sent.enqueue().info().headers == expected
+    assert asyncio.run(sent.aenqueue()).info().headers == expected
+    assert ACTOR not in work.enqueue().info().headers
+    with pytest.raises(ValueError, match="reserved"):
+        work.using(headers={ACTOR: "token:ann"})
 
 
 def test_the_word_in_the_arguments_is_no_header(app: Windlass) -> None:

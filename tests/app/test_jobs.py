@@ -149,7 +149,13 @@ def test_headers_are_looked_for_on_every_page(app: Windlass) -> None:
             {"until": datetime.now(UTC).replace(tzinfo=None)},
             "until must be a datetime with a time zone",
         ),
-        ({"limit": 0}, "limit must be at least 1"),
+        ({"limit": 0}, "limit must be a whole number of at least 1"),
+        ({"limit": "10"}, "limit must be a whole number of at least 1.*, found '10'"),
+        ({"since": "1m", "until": "1h"}, "since is later than until.*: swap them"),
+        (
+            {"since": datetime.now(UTC), "until": datetime.now(UTC) - timedelta(hours=1)},
+            "since is later than until",
+        ),
         ({"stat": "dead"}, "app.jobs takes no stat. Did you mean state\\? It takes state, task, "),
         ({"task": charge}, "task must be a task or its name, found <function charge"),
         ({"headers": {"a": 1}}, "headers: a must be text, found 1"),
@@ -162,6 +168,12 @@ def test_a_wrong_choice_is_refused_at_once(choice: Any, message: str) -> None:
     for looking in (jobs.list, jobs.alist, partial(_first, jobs)):
         with pytest.raises((TypeError, ValueError), match=message):
             looking(**choice)
+
+
+def test_a_wrong_age_may_be_meant_as_an_instant() -> None:
+    with pytest.raises(ValueError, match="since must be seconds as a number") as raised:
+        Windlass("sqlite:///:memory:").jobs.list(since="2030-01-31T08:00+01:00")
+    assert raised.value.__notes__ == ["since may also be a datetime with a time zone."]
 
 
 def _first(jobs: Jobs, **choice: Any) -> object:

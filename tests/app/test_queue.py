@@ -31,6 +31,12 @@ def test_a_queue_is_paused_and_resumed(app: Windlass) -> None:
     assert not queue.info().paused
 
 
+@pytest.mark.parametrize("limit", [-1, "100", 1.5, True])
+def test_a_wrong_limit_is_refused(app: Windlass, limit: Any) -> None:
+    with pytest.raises(ValueError, match=f"at least 1, or 0 for no limit, found {limit!r}"):
+        app.queue("mail").set(max_waiting=limit)
+
+
 def test_a_purge_removes_what_waits_and_logs_it(
     app: Windlass, caplog: pytest.LogCaptureFixture
 ) -> None:

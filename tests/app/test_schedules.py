@@ -151,6 +151,17 @@ def test_a_saved_schedule_is_seen(app: Windlass) -> None:
     assert app.schedules.list() == [info]
 
 
+def test_schedules_are_listed_in_pages(app: Windlass) -> None:
+    task = app.task(name="t")(nothing)
+    names = [f"s-{number:03}" for number in range(120)]
+    for name in names:
+        app.schedules.save(name, task.bind(), Every("1h"))
+    assert [one.name for one in app.schedules.list(limit=3)] == names[:3]
+    assert [one.name for one in app.schedules.list(after=names[2], limit=110)] == names[3:113]
+    assert [one.name for one in app.schedules.list(after=names[-1])] == []
+    assert [one.name for one in app.schedules.list()] == names
+
+
 def test_what_it_enqueues_is_the_call(app: Windlass) -> None:
     task = app.task(name="t", queue="q")(needs)
     call = task.using(priority=9, queue="other", timeout="5s").bind("a", width=4)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from windlass import Retry, SettingError, Windlass
+from windlass.core.alerts.webhook_url import WebhookUrl
+from windlass.core.redaction import DEFAULT_NAMES
 from windlass.engine.sqlite.url import default_url
 from windlass.settings import (
     SETTINGS,
@@ -41,6 +43,8 @@ DEFAULTS = {
     "codec": "json",
     "secret": Secrets(),
     "encrypt": False,
+    "redact": DEFAULT_NAMES,
+    "release": "",
 }
 #: A value as an argument and the same as text, and what becomes of it.
 CHOSEN = {
@@ -54,6 +58,11 @@ CHOSEN = {
     "idempotency_ttl": ("7d", "7d", 7 * 86_400_000),
     "dead_alert": (0, "0", 0),
     "dead_alert_growth": (7, "7", 7),
+    "alert_webhook": (
+        "https://example.com/hook",
+        "https://example.com/hook",
+        WebhookUrl("https://example.com/hook"),
+    ),
     "max_payload": (10, "10", 10),
     "max_crashes": (1, "1", 1),
     "max_snoozes": (0, "0", 0),
@@ -67,6 +76,8 @@ CHOSEN = {
     "codec": ("MsgPack", "msgpack", "msgpack"),
     "secret": (["n" * 32, "o" * 32], f"{'n' * 32}, {'o' * 32}", Secrets(["n" * 32, "o" * 32])),
     "encrypt": (False, "False", False),
+    "redact": (["iban", "pin-code"], "iban, pin-code", ("iban", "pin-code")),
+    "release": ("v1.4.2+5", "v1.4.2+5", "v1.4.2+5"),
 }
 
 
@@ -81,7 +92,7 @@ def test_defaults_need_no_settings() -> None:
 
 
 def test_every_setting_is_tried_here() -> None:
-    assert set(CHOSEN) | {"retry"} == set(SETTINGS) == set(read_settings({}, {}).sources)
+    assert set(CHOSEN) | {"retry", "alerts"} == set(SETTINGS) == set(read_settings({}, {}).sources)
 
 
 @pytest.mark.parametrize("name", CHOSEN)
@@ -179,6 +190,12 @@ def test_the_variable_of_the_command_line_is_not_a_setting() -> None:
             {"a.*": "no queue"},
             r"routes must have the name of a queue for a\.\*, found 'no",
         ),
+        ("redact", "iban", "redact must be a list of names such as 'password', found 'iban'"),
+        ("redact", ["pin code"], "redact must be names of arguments, .* found 'pin code'"),
+        ("redact", ["--"], "redact must be names of arguments, .* found '--'"),
+        ("release", "main@1", "release must be the version of the code, .* found 'main@1'"),
+        ("release", "v" * 65, "release must be .* at most 64 letters, .* found 'vvv"),
+        ("release", None, "release must be .* or empty for none; found None"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused(name: str, value: object, words: str) -> None:

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from windlass import EngineUnavailable, Job, Task, Windlass
+from windlass.access_tokens import AccessTokens
+from windlass.audit_log import AuditLog
 from windlass.dead_letters import DeadLetters
 from windlass.engine.contract import Engine
 from windlass.jobs import Jobs
+from windlass.operations.operations import Operations
 from windlass.queue import Queue
 from windlass.schedules import Schedules
 from windlass.twins import act, arun
@@ -21,27 +24,31 @@ from windlass.twins import act, arun
 #: Methods that make no call to the engine, and those for other parts of windlass.
 WITHOUT_ENGINE: dict[type, set[str]] = {
     DeadLetters: {"retrying", "discarding", "replacing_call"},
-    Task: {"using", "bind", "job", "entry", "unfit_for_schedules"},
+    Job: {"ending"},
+    Task: {"using", "sent_by", "bind", "job", "entry", "unfit_for_schedules"},
     Windlass: {
         *("include", "add_tasks", "task_named", "queue", "job", "queue_for", "name_of", "worker"),
-        *("around_run", "around_enqueue", "on_dead_alert", "declared_schedules", "decode_result"),
-        *("on_success", "on_retry", "on_dead"),
+        *("around_run", "around_enqueue", "on_alert", "declared_schedules", "decode_result"),
+        *("find_task", "on_success", "on_retry", "on_dead"),
         *("close", "wrap_engine", "replace_engine"),
     },
 }
+KINDS = [
+    *(Windlass, Task, Job, Queue, Schedules, DeadLetters, AccessTokens, AuditLog, Operations),
+]
 TWINS = [
     (kind, name)
-    for kind in (Job, Jobs, Schedules, DeadLetters, Queue)
+    for kind in (Job, Jobs, Schedules, DeadLetters, Queue, AccessTokens, AuditLog, Operations)
     for name in vars(kind)
     if f"a{name}" in vars(kind) and (kind, name) not in ((DeadLetters, "list"), (Jobs, "list"))
 ]
 
 
 def test_they_are_found() -> None:
-    assert len(TWINS) == 26
+    assert len(TWINS) == 43
 
 
-@pytest.mark.parametrize("kind", [Windlass, Task, Job, Queue, Schedules, DeadLetters])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_public_method_that_calls_the_engine_has_a_twin(kind: type) -> None:
     methods = {name for name, one in vars(kind).items() if inspect.isroutine(one)}
     public = {name for name in methods if not name.startswith("_")}

@@ -237,14 +237,22 @@ def test_a_process_that_waits_no_more_keeps_nothing(
     monkeypatch.setattr(redis_wakeup, "IDLE_S", 0.1)
     monkeypatch.setattr(sqlite_wakeup, "IDLE_S", 0.1)
 
+    started: list[str] = []
+    start = threading.Thread.start
+
+    def note_start(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        start(thread)
+
     def has_thread() -> bool:
         return any(thread.name == "windlass-results" for thread in threading.enumerate())
 
-    for _ in range(2):
+    monkeypatch.setattr(threading.Thread, "start", note_start)
+    for round_number in (1, 2):
         job = app.tasks["echo"].enqueue("x")
         with pytest.raises(TimeoutError):
             job.result(0.05)
-        assert has_thread()
+        assert started.count("windlass-results") == round_number
         until(lambda: not has_thread(), "the end of the thread")
         hand.succeed("done")
         assert job.result(10) == "done"

@@ -11,6 +11,7 @@ from typing import Any, assert_type
 
 from windlass import (
     All,
+    AppHistory,
     AppStats,
     Call,
     Context,
@@ -34,6 +35,7 @@ from windlass import (
     Unique,
     Windlass,
     WorkerInfo,
+    WorkerState,
 )
 from windlass.testing import Drained, Sandbox, SandboxJob
 
@@ -161,8 +163,13 @@ async def look_around(job_id: str) -> None:
     assert_type(stats, AppStats)
     assert_type(stats.jobs, Mapping[State, int])
     assert_type((await app.astats()).queues["mail"].oldest_ready, timedelta | None)
+    assert_type(app.history("1d", queue="mail", task=resize), AppHistory)
+    assert_type((await app.ahistory(step="hour")).queues["mail"].run_p99_s, float | None)
     assert_type(app.workers(), list[WorkerInfo])
     assert_type((await app.aworkers())[0].children[0].running[0].started_at, datetime | None)
+    assert_type(app.workers()[0].state, WorkerState)
+    assert_type(app.command_workers([app.workers()[0].name], "quiet"), list[WorkerInfo])
+    assert_type(await app.acommand_workers(iter([job_id]), "stop"), list[WorkerInfo])
 
 
 @app.task(schedule=Cron("0 3 * * *", tz="Europe/Paris"))
@@ -257,6 +264,31 @@ async def groups_are_typed_like_apps() -> None:
     assert_type(await shop.aenqueue_many(mixed), list[Job[Any]])
     assert_type(shop.task_named("elsewhere", queue="mail"), Task[..., Any])
     assert_type(shop.task_named("elsewhere").using(priority=1).enqueue(1, a="b"), Job[Any])
+
+
+def build(month: str, pages: list[int], *, draft: bool = False) -> bytes:
+    raise NotImplementedError
+
+
+async def translate(text: str, to: str = "en") -> str:
+    raise NotImplementedError
+
+
+reports = shop.task_named("reports.build", build, queue="node", requires=["node"], retry=Retry(3))
+translations = shop.task_named("translate", translate, timeout="1m")
+described = shop.task_named("described", schema={"type": "object"}, queue="node")
+
+
+async def remote_tasks_are_typed_by_their_signature() -> None:
+    assert_type(reports.enqueue("2030-01", [1], draft=True), Job[bytes])
+    assert_type(reports.enqueue("2030-01", pages=[1]).result(), bytes)
+    assert_type(await translations.aenqueue("hallo"), Job[str])
+    assert_type(reports.using(priority=1).bind("2030-01", [1]), Call[bytes])
+    assert_type(translations.enqueue_many([("hallo", "fr"), ("ja", "en")]), list[Job[str]])
+    assert_type(described, Task[..., Any])
+    assert_type(described.enqueue(any="thing"), Job[Any])
+    assert_type(shop.remote_tasks, Mapping[str, Task[..., Any]])
+    assert_type(reports.is_remote, bool)
 
 
 def takes_any_task(task: Task[[str], object]) -> Job[object]:

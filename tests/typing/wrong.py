@@ -135,7 +135,31 @@ def wrong_groups() -> None:
     app.task(aliases="pay", headers=["user"])  # expect: call-overload
     Windlass(include=7)  # expect: arg-type
     Windlass(routes=["billing.*"])  # expect: arg-type
-    app.task_named(7)  # expect: arg-type
+    app.task_named(7)  # expect: call-overload
+
+
+def build(month: str, pages: list[int]) -> bytes:
+    raise NotImplementedError
+
+
+reports = app.task_named("reports.build", build, queue="node")
+
+
+def wrong_remote_tasks() -> None:
+    reports.enqueue(7, [1])  # expect: arg-type
+    reports.enqueue("2030-01")  # expect: call-arg
+    reports.enqueue("2030-01", [1], draft=True)  # expect: call-arg
+    text: str = reports.enqueue("2030-01", [1]).result()  # expect: assignment
+    app.task_named("reports.build", "build")  # expect: call-overload
+    app.task_named("reports.build", build, schema={})  # expect: call-overload
+    app.task_named("reports.build", schema="{}")  # expect: call-overload
+    app.task_named("reports.build", build, unique=True)  # expect: call-overload
+    print(text)
+
+
+def wrong_command() -> None:
+    app.command_workers(["web-1:4711"], "pause")  # expect: arg-type
+    app.command_workers([4711], "stop")  # expect: list-item
 
 
 def wrong_test(box: Sandbox) -> None:

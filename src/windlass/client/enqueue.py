@@ -1,7 +1,8 @@
 """Store encoded calls as jobs and return their handles.
 
 1. `store` and `astore` put one job and return its handle or raise.
-2. `store_many` does so for many jobs, a chunk at a time, inside the middleware of the app.
+2. `store_many` does so for many jobs, a chunk at a time, inside the middleware and the tracing of
+   the app.
 3. If a queue is full, other partitions are tried, unless a key binds the job to its partition. With
    `when_full="block"` the job is then retried until `enqueue_timeout`; otherwise it is refused.
 """
@@ -74,6 +75,15 @@ async def astore(app: Windlass, job: NewJob) -> Job[Any]:
 
 def store_many(app: Windlass, chunks: Iterable[Chunk]) -> Steps[list[Job[Any]]]:
     handles: list[Job[Any]] = []
+    if app.tracing is None:
+        return (yield from _store_chunks(app, chunks, handles))
+    with app.tracing.bulk(handles):
+        return (yield from _store_chunks(app, chunks, handles))
+
+
+def _store_chunks(
+    app: Windlass, chunks: Iterable[Chunk], handles: list[Job[Any]]
+) -> Steps[list[Job[Any]]]:
     with _note_stored_count(handles):
         for chunk in chunks:
             with _with_middleware(app, chunk) as (jobs, stored):

@@ -10,12 +10,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
 from windlass.client.options import NO_CHOICES, Choices, Moment
-from windlass.core.headers import check_bounds, read_headers
+from windlass.core.durations import instant
+from windlass.core.headers import check_bounds, is_reserved, read_headers, with_trace
 from windlass.core.queues.labels import line_of
 from windlass.core.serialization.codec import CallCodec, check_size
 from windlass.core.serialization.envelope import VERSION, Envelope, Overrides
@@ -78,8 +80,10 @@ class JobBuilder:
 
     def enqueue_call(self) -> EnqueueCall:
         """Make the call that middleware gets."""
-        headers = dict(self.choices.headers or ())
-        return EnqueueCall(self.task, self.queue, self.fields[0], headers)
+        own = self.choices.headers or {}
+        headers = {name: value for name, value in own.items() if not is_reserved(name)}
+        run_after = _run_after(self.choices.run_after)
+        return EnqueueCall(self.task, self.queue, self.fields[0], headers, run_after)
 
     def pack(
         self, call: bytes, enqueue_call: EnqueueCall | None = None, *, repeatable: bool = False
@@ -91,7 +95,10 @@ class JobBuilder:
         else:
             headers = self.choices.headers
             if enqueue_call is not None:
-                headers = read_headers(enqueue_call.headers)
+                ours = {name: one for name, one in (headers or {}).items() if is_reserved(name)}
+                headers = {**read_headers(enqueue_call.headers), **ours}
+                if enqueue_call.trace_headers:
+                    headers = with_trace(headers, enqueue_call.trace_headers)
             envelope = _envelope(self.task, self.codec.mark, call, self._chosen, headers)
             payload = self.app.packing.pack_call(envelope, repeatable=repeatable)
         if len(payload) > self._limit:
@@ -132,6 +139,12 @@ class JobBuilder:
 
 Run: TypeAlias = tuple[JobBuilder, list[bytes]]
 Chunk: TypeAlias = list[Run]
+
+
+def _run_after(moment: Moment | None) -> datetime | timedelta | None:
+    if moment is None:
+        return None
+    return instant(moment.at_ms) or timedelta(milliseconds=moment.in_ms or 0)
 
 
 def _has_overrides(chosen: Choices) -> bool:

@@ -121,9 +121,17 @@ def read_task_options(options: Mapping[str, Any]) -> Choices:
     return _read(options, _FOR_BOTH, "@app.task(...)", [*_FOR_BOTH, *_TASK_ONLY])
 
 
+def read_remote_options(options: Mapping[str, Any]) -> Choices:
+    """Read the `TaskOptions` of `app.task_named(...)`, which are stored with each job."""
+    return _storable(_read(options, _FOR_BOTH, "task_named(...)", _FOR_BOTH))
+
+
 def read_call_options(options: Mapping[str, Any]) -> Choices:
     """Read the options of `using(...)`."""
-    choices = _read(options, _FOR_CALLS, "using(...)", _FOR_CALLS)
+    return _storable(_read(options, _FOR_CALLS, "using(...)", _FOR_CALLS))
+
+
+def _storable(choices: Choices) -> Choices:
     if choices.retry is not None:
         choices.retry.to_data()  # raises if the policy cannot be stored with a job
     return choices

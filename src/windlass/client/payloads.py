@@ -155,6 +155,18 @@ class Packing:
         sealed = self._pack("failure", "json", Seal.ENCRYPTED, text.pack(), task, job_id)
         return FailureText(type=text.type, sealed=b64encode(sealed).decode()).pack()
 
+    def failure_fingerprint(self, text: FailureText, task: str, payload: bytes = b"") -> str:
+        """The fingerprint of a failure, which is stored next to it."""
+        is_sealed = self._encrypts or self._follows_encrypted(payload, task)
+        return self.keyed_fingerprint(text.fingerprint) if is_sealed else text.fingerprint
+
+    def keyed_fingerprint(self, plain: str) -> str:
+        """The fingerprint of an encrypted failure. Without the secret it does not reveal whether a
+        guessed message is right."""
+        if self._ring is None or not plain:
+            return plain
+        return self._ring.writing.digest(plain.encode())[: len(plain)]
+
     def reveal_failures(self, record: JobRecord) -> JobRecord:
         """Decrypt the failures of a record, and why it is held, as far as this app has the keys."""
         if record.held_because is not None and b'"sealed":"' in record.held_because:
@@ -192,12 +204,13 @@ class Packing:
         are."""
         record = self.reveal_failures(record)
         failures = tuple(
-            msgspec.structs.replace(one, error=self._readable(one.error, record.task))
+            msgspec.structs.replace(one, error=self.readable_call(one.error, record.task))
             if one.event == Event.REVIVE
             else one
             for one in record.failures
         )
-        payload, result = self._readable(record.payload, record.task), self._reveal_result(record)
+        payload = self.readable_call(record.payload, record.task)
+        result = self.readable_result(record)
         return msgspec.structs.replace(record, payload=payload, result=result, failures=failures)
 
     def call_text(self, payload: bytes, task: str) -> str:
@@ -210,7 +223,8 @@ class Packing:
         except DecodeError as error:
             return f"(undecodable: {error})"
 
-    def _readable(self, payload: bytes, task: str) -> bytes:
+    def readable_call(self, payload: bytes, task: str) -> bytes:
+        """Convert a stored call to plain JSON; an unreadable one stays as it is."""
         try:
             envelope = self.unpack_call(payload, task)
             call = _as_json(envelope.codec, bytes(envelope.call))
@@ -224,7 +238,8 @@ class Packing:
         )
         return pack(readable)
 
-    def _reveal_result(self, record: JobRecord) -> bytes | None:
+    def readable_result(self, record: JobRecord) -> bytes | None:
+        """Convert a stored result to plain JSON; an unreadable one stays as it is."""
         if record.result is None:
             return None
         try:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from windlass.calls.redaction import CallRedactor
 from windlass.core.foreign_words import suggest_dotted
 from windlass.core.serialization.codec import check_size, encode_plain
 from windlass.core.serialization.envelope import Envelope
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
 def require_task(app: Windlass, record: JobRecord) -> Task[..., Any]:
     """Return the task of a job, which checks its arguments. Imports the modules of the setting
     `include` if the task is not known yet."""
-    known = app.known_tasks
-    if record.task not in known:
+    task = app.find_task(record.task)
+    if task is None:
         import_included(app.settings.include)
-    if record.task not in known:
+        task = app.find_task(record.task)
+    if task is None:
+        known = (*app.known_tasks, *app.remote_tasks)
         raise InvalidTask(
             f"The arguments of job {record.id} were not replaced: this app has no task "
             f"{record.task}, so they cannot be checked.{suggest_dotted(record.task, known)} "
@@ -39,7 +42,7 @@ def require_task(app: Windlass, record: JobRecord) -> Task[..., Any]:
             f"the code, app.task_named({record.task!r}).enqueue(...) makes a new job, and "
             f"`windlass job edit {record.id} --args ... --unchecked` changes this one."
         )
-    return known[record.task]
+    return task
 
 
 def edited_payload(
@@ -68,5 +71,6 @@ def edited_payload(
         envelope = replace(envelope, headers=old.headers, options=old.options)
     payload = app.packing.pack_changed_call(envelope, record.payload)
     check_size(payload, app.settings.max_payload, f"The call of {record.task}")
-    log.warning("changing the arguments of %s %s %s %s", *log_summary(record))
+    redact = CallRedactor.of(app).redact_text
+    log.warning("changing the arguments of %s %s %s %s", *log_summary(record, redact))
     return payload

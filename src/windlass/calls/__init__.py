@@ -1,0 +1,1 @@
+"""Calls of tasks outside of Python code: read from JSON, shown, described, edited and redacted."""
