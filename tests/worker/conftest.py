@@ -21,10 +21,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 LONG = {
     f"test_{name}.py"
     for name in (
-        *("burst", "cancel", "child_process", "deaths", "fleet", "health_socket"),
-        *("hooks", "keeping"),
+        *("autoscale", "burst", "cancel", "child_process", "deaths", "fleet", "health_socket"),
+        *("hooks", "keeping", "operator_commands"),
         *("lifespan", "pipeline", "plans", "predecessors", "recycling", "stopping", "timeouts"),
-        *("unique", "watchdog"),
+        *("recount", "unique", "watchdog"),
     )
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import subprocess
 import sys
@@ -17,9 +18,10 @@ from typing import Any
 import pytest
 
 from tests.worker.yard import until
-from windlass import Context, Reject, SettingError, Windlass
+from windlass import Context, Reject, Retry, SettingError, Windlass
+from windlass.core.ids import release_of
 from windlass.core.states import State
-from windlass.fleet import read_fleet
+from windlass.fleet import WorkerCommand, WorkerState, read_fleet
 from windlass.worker.embedded import EmbeddedWorker
 
 MEMORY = "sqlite:///:memory:"
@@ -47,6 +49,78 @@ def test_it_runs_jobs_and_takes_leave(url: str) -> None:
     assert late.info().state in (State.SUCCEEDED, State.READY), "none is left running"
     assert app.engine.sessions() == []
     assert app.engine.check() == []
+    app.close()
+
+
+def test_attempts_and_workers_have_the_release(url: str) -> None:
+    app = Windlass(url, release="v1.4.2")
+
+    def fail_once(context: Context) -> None:
+        if context.attempt == 1:
+            raise RuntimeError("once")
+
+    task = app.task(name="fail_once", takes_context=True, retry=Retry(base=0.001))(fail_once)
+    with app.worker():
+        job = task.enqueue()
+        job.result(timeout=20)
+        until(app.workers, "it to be known")
+        [worker] = app.workers()
+    assert worker.release == worker.children[0].release == "v1.4.2"
+    assert job.info().release == "v1.4.2"
+    [record] = app.engine.get([job.id])
+    assert record is not None
+    assert [release_of(entry.session) for entry in record.failures] == ["v1.4.2"]
+    app.close()
+
+
+def command(
+    app: Windlass, command: WorkerCommand, caplog: pytest.LogCaptureFixture, words: str
+) -> None:
+    """Command the only worker, and wait until it obeys."""
+    until(app.workers, "it to be known")
+    caplog.clear()
+    [told] = app.command_workers([app.workers()[0].name], command)
+    assert told.pid == os.getpid()
+    until(lambda: words in caplog.text, f"{command} to be obeyed")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [("quiet", "quiet on command"), ("stop", "embedded worker stopped on command")],
+)
+def test_it_claims_nothing_more_on_command(
+    url: str, caplog: pytest.LogCaptureFixture, given: WorkerCommand, words: str
+) -> None:
+    """Its running job finishes: the report of the outcome could claim the next job."""
+    caplog.set_level(logging.INFO, "windlass.worker")
+    app = Windlass(url, lease="1s")
+    begun, go_on = Event(), Event()
+
+    def wait() -> bool:
+        begun.set()
+        return go_on.wait(20)
+
+    task, plain = app.task(name="wait")(wait), app.task(name="plain")(add)
+    with app.worker(slots=3):
+        running = task.enqueue()
+        assert begun.wait(20)
+        command(app, given, caplog, words)
+        time.sleep(0.1)  # the heartbeat's thread has told the fetcher
+        waiting = plain.enqueue(1, 1)
+        go_on.set()
+        assert running.result(timeout=20)
+        time.sleep(0.5)  # more than a heartbeat, in which the worker could claim
+        assert waiting.info().state is State.READY
+        if given == "quiet":
+            command(app, "run", caplog, "resumed on command")
+            assert waiting.result(timeout=20) == 2
+        else:
+            app.command_workers([app.workers()[0].name], "run")
+            time.sleep(0.5)
+            assert waiting.info().state is State.READY
+            assert app.workers()[0].state is WorkerState.STOPPING
+    with app.worker():
+        assert waiting.result(timeout=20) == 2
     app.close()
 
 

@@ -19,7 +19,7 @@ from tests.worker.yard import Yard
 from windlass.core.signals import Reject, Snooze
 from windlass.core.states import State
 from windlass.engine.contract import Outcome
-from windlass.worker.supervisor.child_process import _memory_of
+from windlass.worker.supervisor.child_process import memory_of
 
 
 class Big:
@@ -183,12 +183,12 @@ def test_a_worker_does_not_grow_with_what_its_jobs_held(yard: Yard) -> None:
     worker = yard.start()
     yard.await_state(yard.plain("warm"), State.SUCCEEDED)
     [child] = worker.children()
-    before = _memory_of(child)
+    before = memory_of(child)
     for number in range(50):  # three attempts each
         yard.plain(f"plain{number}", "fail_burdened:1")
         yard.coroutine(f"coroutine{number}", "fail_burdened:1")
     yard.await_count(State.DEAD, 100)
-    after = _memory_of(child)
+    after = memory_of(child)
     assert worker.children() == [child]
     assert before is not None
     assert after is not None

@@ -24,10 +24,10 @@ from windlass.worker.fetch.nonces import Nonces
 from windlass.worker.ipc.channel import (
     MOST_UNSENT,
     Cancel,
+    ChildSessionStarted,
     Command,
     DrainChild,
     SessionGone,
-    SessionStarted,
     join_pair,
     open_pair,
 )
@@ -75,8 +75,8 @@ def test_a_channel_carries_whole_messages_both_ways() -> None:
     ours.send(DrainChild())
     ours.send(SessionGone("s"))
     assert other.receive() == [DrainChild(), SessionGone("s")]
-    other.send(SessionStarted("t"))
-    assert ours.receive() == [SessionStarted("t")]
+    other.send(ChildSessionStarted("t"))
+    assert ours.receive() == [ChildSessionStarted("t")]
     other.close()
     with pytest.raises(EOFError):
         ours.receive()

@@ -60,6 +60,7 @@ def report(bulk: Bulk, link: Proxy, number: int) -> None:
     assert worker.stop() == 0
 
 
+@pytest.mark.slow
 @partitions
 def test_large_results_arrive_at_a_stop_over_a_slow_link(bulk: Bulk, link: Proxy) -> None:
     jobs = bulk.enqueue(24, MEGABYTE)

@@ -67,7 +67,7 @@ def test_a_worker_that_was_told_to_stop_is_not_called_ready(
     is_said: bool,
 ) -> None:
     supervisor = Supervisor(WorkerOptions("shop:app", (), 1, 1, None, burst=burst))
-    ready = Ready("", 1, 1, 1, 1, 0, 0, ("t",), "info", "text", {}, {})
+    ready = Ready("", 1, 1, 1, 1, (), "", ("t",), "info", "text", {}, {})
     with supervisor._reactor, caplog.at_level(logging.INFO, "windlass.worker"):
         supervisor._stops, supervisor._is_signalled = stops, is_told
         supervisor._show_banner(yard.app.engine, ready)

@@ -20,6 +20,7 @@ from windlass.core.states import State
 from windlass.engine.contract import JobRecord
 from windlass.job import Job
 from windlass.worker.options import WorkerOptions
+from windlass.worker.supervisor.scale_policy import SCALE_PERIODS, ScalePeriods
 
 PROJECT = Path(__file__).parent.parent.parent
 #: Long enough for a loaded machine; nothing waits for it unless something is broken.
@@ -30,8 +31,11 @@ T = TypeVar("T")
 _SERVE = """
 import sys, msgspec
 from windlass.worker.options import WorkerOptions
+from windlass.worker.supervisor.scale_policy import ScalePeriods
 from windlass.worker.supervisor.supervisor import Supervisor
-sys.exit(Supervisor(msgspec.json.decode(sys.argv[1], type=WorkerOptions)).run())
+options = msgspec.json.decode(sys.argv[1], type=WorkerOptions)
+periods = msgspec.json.decode(sys.argv[2], type=ScalePeriods)
+sys.exit(Supervisor(options, periods).run())
 """
 
 
@@ -63,12 +67,17 @@ class Worker:
         environment: dict[str, str],
         log: Path,
         within: Sequence[str] = (),
+        periods: ScalePeriods = SCALE_PERIODS,
     ) -> None:
         self._log = log
         self.options = options
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                [*within, sys.executable, "-c", _SERVE, msgspec.json.encode(options).decode()],
+                [
+                    *within,
+                    *(sys.executable, "-c", _SERVE),
+                    *(msgspec.json.encode(argument).decode() for argument in (options, periods)),
+                ],
                 cwd=PROJECT,
                 env={**os.environ, **environment},
                 stderr=output,
@@ -141,6 +150,8 @@ class Yard:
         app: str = "tests.worker.apps.scripted:app",
         queues: Sequence[str] = (),
         processes: int = 1,
+        most_processes: int | None = None,
+        periods: ScalePeriods = SCALE_PERIODS,
         slots: int = 4,
         url: str | None = None,
         max_jobs: int | None = None,
@@ -148,6 +159,7 @@ class Yard:
         burst: bool = False,
         labels: Sequence[str] = (),
         log_level: str | None = None,
+        metrics: str | None = None,
         environment: dict[str, str] | None = None,
         within: Sequence[str] = (),
     ) -> Worker:
@@ -163,9 +175,12 @@ class Yard:
             burst=burst,
             labels=tuple(labels),
             log_level=log_level,
+            metrics=metrics,
+            most_processes=most_processes,
         )
         log = self.folder / f"worker-{len(self.workers)}.log"
-        worker = Worker(options, {**self._environment, **(environment or {})}, log, within)
+        environment = {**self._environment, **(environment or {})}
+        worker = Worker(options, environment, log, within, periods)
         self.workers.append(worker)
         return worker
 

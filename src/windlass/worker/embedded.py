@@ -10,6 +10,8 @@ and a run that ignores its time-out is not ended by force.
    watchdog.
 2. Leaving stops claiming, and gives jobs the grace of the app to end. Jobs that still run are
    handed back; their threads continue until the process ends, and their results are dropped.
+3. A command of an operator makes the worker quiet, or lets it claim again. After a command to stop
+   it claims nothing more; the program leaves the block when it wants to.
 """
 
 from __future__ import annotations
@@ -30,18 +32,21 @@ from weakref import WeakSet
 from windlass.app import Windlass
 from windlass.app_loader import load_tasks
 from windlass.core.ids import new_session
-from windlass.engine.contract import Capability, Engine, EngineOptions, Waiter
+from windlass.engine.contract import Capability, Engine, EngineOptions, SessionCommand, Waiter
 from windlass.engine.url import open_engine
 from windlass.worker.child.assembly import Assembly, describe_app, run_until
 from windlass.worker.child.lifespan import HeldLifespan
 from windlass.worker.fetch.fetcher import FetcherDrained
 from windlass.worker.fetch.queue_turns import QueueTurns
+from windlass.worker.ipc.channel import RunsMeasured
 from windlass.worker.ipc.session_info import introduce
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeReceiver, open_wake_pair
 from windlass.worker.logs.events import LogEvent, listed
-from windlass.worker.maintenance.dead_letters import call_hooks
+from windlass.worker.maintenance.alerts import call_alert_hooks
+from windlass.worker.maintenance.measures import WorkerMeasures
 from windlass.worker.maintenance.service import Closing
+from windlass.worker.maintenance.session_commands import log_quiet
 from windlass.worker.options import WorkerOptions
 from windlass.worker.run.interrupts import shield_engine
 from windlass.worker.supervisor.engine_threads import EngineThreads
@@ -72,6 +77,7 @@ class EmbeddedWorker:
             f"inside {program}", tuple(queues), 1, slots, labels=tuple(labels)
         )
         self._queue_turns = QueueTurns(self._options.queues, self._options.labels)
+        self._measures = WorkerMeasures()
         self._ended = Event()
         self._is_over = Event()
         self._is_wedged = False
@@ -120,8 +126,10 @@ class EmbeddedWorker:
             living=lambda: [self],
             on_gone=self._fetcher.lose_session,
             on_cancel=self._cancel,
+            on_command=self._obey,
             on_suspects=self.see_suspects,
-            on_alert=lambda alert: call_hooks(self._app.alert_hooks, alert),
+            on_alert=lambda event: call_alert_hooks(self._app.alert_hooks, event),
+            measures=self._measures,
         )
         self._threads.start()
         self._log_left_out()
@@ -143,7 +151,7 @@ class EmbeddedWorker:
         if Capability.MANY_PROCESSES not in engine.capabilities:
             return engine
         self._engine_options = EngineOptions(
-            lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms
+            lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms, owns_sessions=True
         )
         return open_engine(settings.url, self._engine_options)
 
@@ -166,7 +174,8 @@ class EmbeddedWorker:
     def new_session(self) -> str:
         if self.session:
             self._threads.waiter.leave(self.session)
-        self.session = new_session(socket.gethostname(), os.getpid())
+        release = self._app.settings.release
+        self.session = new_session(socket.gethostname(), os.getpid(), release)
         return self.session
 
     def see_suspects(self) -> None:
@@ -183,6 +192,9 @@ class EmbeddedWorker:
         else:
             self._threads.waiter.rest(self, Waiter(session, self._queue_turns.plan, nonce))
 
+    def report_measures(self, measured: RunsMeasured) -> None:
+        self._measures.add(measured.measures, measured.stale)
+
     def end(self) -> None:
         self._assembly.watchdog.stop()
         self._ended.set()
@@ -196,6 +208,16 @@ class EmbeddedWorker:
     def _cancel(self, session: str, ids: Collection[str]) -> None:
         if session == self.session:
             self._fetcher.cancel(ids)
+
+    def _obey(self, command: SessionCommand) -> None:
+        """Obey an operator. The process is not ours, so a stop only ends the claims for good."""
+        if command is SessionCommand.STOP:
+            log.info(LogEvent.INSIDE_STOPPED)
+            self._fetcher.drain()
+        else:
+            is_quiet = command is SessionCommand.QUIET
+            log_quiet(is_quiet)
+            self._fetcher.set_quiet(is_quiet)
 
     def _lose_lifespan(self) -> None:
         self._fetcher.drain()

@@ -8,15 +8,15 @@ import os
 import sys
 
 from windlass import Retry, Windlass
-from windlass.worker.logs.setup import JobFilter
 
 WAY = "TALKING_WAY"
 
 way = os.environ.get(WAY, "none")
 if way == "own root":
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(JobFilter())
-    handler.setFormatter(logging.Formatter("MINE %(job_id)s %(message)s"))
+    handler.setFormatter(
+        logging.Formatter("MINE %(job_id)s %(task)s %(queue)s %(attempt)s %(message)s")
+    )
     logging.getLogger().addHandler(handler)
 elif way == "dictConfig":
     logging.config.dictConfig({"version": 1, "root": {"level": "ERROR"}})
@@ -35,7 +35,7 @@ def talk(text: str) -> str:
 
 @app.task(name="atalk")
 async def atalk(text: str) -> str:
-    log.warning("at %s", text)
+    log.warning("at %s", text, extra={"queue": "counter"} if text == "the counter" else None)
     return "talked"
 
 

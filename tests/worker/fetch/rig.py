@@ -23,6 +23,7 @@ from windlass.engine.contract import (
 from windlass.engine.url import open_engine
 from windlass.worker.fetch.fetcher import Fetcher
 from windlass.worker.fetch.queue_turns import QueueTurns
+from windlass.worker.ipc.channel import RunsMeasured
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeReceiver, open_wake_pair
 from windlass.worker.run.end_log import EndLog
@@ -55,6 +56,7 @@ class Rig:
         waiting = open_engine(self.app.settings.url, options)
         self.waiter = WorkerWaiter(waiting)
         self.waits = waits
+        self.measured: list[RunsMeasured] = []
         self.rests: list[str | None] = []  # reports of the fetcher to the waiter
         self.waiter.start()
         self.starts: list[int] = []
@@ -87,7 +89,7 @@ class Rig:
         fetcher = Fetcher(engine, queue_turns, slot_queue, limits, self.app.tasks, self, self.woken)
         self.fetcher = fetcher
         execution = Execution(self.app.settings, fetcher.report_progress, fetcher.leave_task)
-        ThreadRunner(slot_queue, limits, execution, fetcher.report, EndLog())
+        ThreadRunner(slot_queue, limits, execution, fetcher.report, EndLog(), fetcher.measures)
         self.thread = Thread(target=self._run_fetcher, daemon=True)
         self.thread.start()
         return self.fetcher
@@ -101,6 +103,9 @@ class Rig:
     def new_session(self) -> str:
         self.sessions.append(f"session-{len(self.sessions)}")
         return self.sessions[-1]
+
+    def report_measures(self, measured: RunsMeasured) -> None:
+        self.measured.append(measured)
 
     def rest(self, session: str, nonce: str | None) -> None:
         self.rests.append(nonce)

@@ -43,6 +43,7 @@ def test_no_more_is_claimed_than_can_start(yard: Yard) -> None:
     assert yard.count(State.READY) == 16
 
 
+@pytest.mark.local
 def test_a_slow_job_does_not_imprison_short_ones(yard: Yard) -> None:
     gate = yard.folder / "gate"
     slow = yard.plain("slow", f"await:{gate}")
@@ -56,6 +57,7 @@ def test_a_slow_job_does_not_imprison_short_ones(yard: Yard) -> None:
     assert slow.result(timeout=20) == "slow done"
 
 
+@pytest.mark.local
 def test_what_was_claimed_ahead_is_handed_back_when_slow_jobs_come(yard: Yard) -> None:
     yard.script.nothing.enqueue_many([() for _ in range(500)])
     yard.start(slots=2)

@@ -508,6 +508,7 @@ def test_a_result_that_the_engine_never_stores_ends_its_job_alone(
     assert record.reason is Reason.BAD_RESULT
     (failure,) = record.failures
     assert FailureText.unpack(failure.error).name == "PayloadTooLarge"
+    assert record.fingerprint == FailureText.unpack(failure.error).fingerprint
     for job in jobs[:2]:
         rig.await_state(job.id, State.SUCCEEDED)
     told = f"the result of job {jobs[2].id} is too large for the engine"

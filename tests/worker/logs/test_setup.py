@@ -124,13 +124,14 @@ def test_a_password_in_the_url_is_not_shown(yard: Yard, format: str) -> None:
 
 
 def test_an_app_that_sees_to_its_logging_is_left_alone(yard: Yard) -> None:
-    job = enqueue(yard, "atalk", "once")
+    job, other = enqueue(yard, "atalk", "once"), enqueue(yard, "atalk", "the counter")
     worker = start(yard, way="own root")
-    job.result(timeout=20)
+    job.result(timeout=20), other.result(timeout=20)
     worker.stop()
-    own = [line for line in worker.log().splitlines() if "at once" in line]
-    assert own == [f"MINE {job.id} at once"]
-    assert not re.search(r"MINE \S+ (started|handed|stop)", worker.log())
+    own = [line for line in worker.log().splitlines() if " at " in line]
+    assert f"MINE {job.id} atalk default 1 at once" in own
+    assert f"MINE {other.id} atalk counter 1 at the counter" in own, "extra stays"
+    assert not re.search(r"MINE (\S+ ){4}(started|handed|stop)", worker.log())
 
 
 @pytest.mark.parametrize("way", ["dictConfig", "own windlass"])
@@ -223,9 +224,9 @@ def test_a_name_has_one_type(
 
 
 def test_lines_about_dead_jobs_are_events_too() -> None:
-    made = record(LogEvent.DEAD_JOBS_MANY, 9, 5, name="windlass.dead_letters")
+    made = record(LogEvent.UNREADABLE_JOB_REMOVED, "j", "no", name="windlass.dead_letters")
     shown = json.loads(JsonFormatter().format(made))
-    assert (shown["event"], shown["dead"], shown["threshold"]) == ("dead_jobs_many", 9, 5)
+    assert (shown["event"], shown["why"]) == ("unreadable_job_removed", "no")
 
 
 def test_our_own_errors_are_named_as_they_are_imported(caplog: pytest.LogCaptureFixture) -> None:

@@ -49,7 +49,7 @@ def bury_letters(url: str, number: int) -> None:
 def _do_nothing(text: str) -> None: ...
 
 
-@pytest.mark.parametrize("number", [24, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [12, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("partitions", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_beats_go_on_while_large_dead_letters_are_swept(
     server: RedisServer, tmp_path: Path, partitions: int, number: int

@@ -22,6 +22,7 @@ from windlass.core.ids import new_session
 from windlass.core.introduction import Introduction
 from windlass.core.states import Counters, State
 from windlass.engine.contract import Beat, Engine, Plan
+from windlass.lost_sessions import LossKind
 from windlass.testing.contract.world import claim_jobs
 from windlass.worker.ipc.process_identity import machine, start_of
 from windlass.worker.maintenance import lost_jobs
@@ -80,6 +81,7 @@ def test_jobs_of_a_worker_that_was_killed_run_again_at_once(make_yard: MakeYard)
     assert is_once(lambda: kill_and_restart(yard, f"try-{next(numbers)}") < PROMPT_S, 3)
 
 
+@pytest.mark.local
 def test_a_loss_is_counted_and_told_of(make_yard: MakeYard) -> None:
     yard = make_yard(lease="60s")
     job = yard.plain("lost", "sleep:60")
@@ -94,6 +96,9 @@ def test_a_loss_is_counted_and_told_of(make_yard: MakeYard) -> None:
     assert record.counters == Counters(attempt=1, starts=2, losses=1)
     [entry] = record.failures
     assert entry.error == f"worker {worker.pid} on {socket.gethostname()} died".encode()
+    [lost] = yard.app.lost_sessions()
+    assert (lost.kind, lost.worker) == (LossKind.DIED, f"{socket.gethostname()}:{worker.pid}")
+    assert [(one.id, one.state) for one in lost.jobs] == [(job.id, State.RUNNING)]
 
 
 @pytest.mark.local

@@ -8,13 +8,15 @@ from pathlib import Path
 from threading import Event
 from threading import enumerate as enumerate_threads
 from time import monotonic
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 
-from tests.worker.faulty import Faulty, lose_request, once
+from tests.worker.faulty import Faulty, lose_reply, lose_request, once
 from tests.worker.yard import until
 from windlass.app import Windlass
+from windlass.calls.redaction import CallRedactor
+from windlass.core.history import Summary
 from windlass.core.schedules.triggers import Every
 from windlass.core.states import Reason, State
 from windlass.engine.contract import (
@@ -24,17 +26,21 @@ from windlass.engine.contract import (
     Finding,
     Grade,
     Plan,
+    Retried,
     Tended,
 )
+from windlass.errors import EngineUnavailable
 from windlass.testing.contract.world import claim_jobs
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.maintenance import heartbeat as contact_module
 from windlass.worker.maintenance import lost_jobs
 from windlass.worker.maintenance import service as service_module
-from windlass.worker.maintenance.dead_letters import DeadWatch
+from windlass.worker.maintenance.alerts import AlertEvaluator
 from windlass.worker.maintenance.heartbeat import Contact, Heartbeat
+from windlass.worker.maintenance.measures import WorkerMeasures
 from windlass.worker.maintenance.schedules import Scheduler, declarations
 from windlass.worker.maintenance.service import Closing, Maintenance
+from windlass.worker.supervisor.supervisor import CLOSE_S
 
 #: Beats come every third of it; the engine's own lease is 30 s.
 LEASE_MS = 60
@@ -61,6 +67,7 @@ class Office:
         self.engine = self.app.engine
         self.faulty = Faulty(self.engine)
         self.child = Living("session")
+        self.measures = WorkerMeasures()
         self.gone: list[str] = []
         self.suspects: list[bool] = []
         self.cancelled: list[tuple[str, tuple[str, ...]]] = []
@@ -74,6 +81,7 @@ class Office:
             living=lambda: [self.child],
             on_gone=self.gone.append,
             on_cancel=lambda session, ids: self.cancelled.append((session, ids)),
+            on_command=lambda command: None,
             contact=contact,
             ends_engine=False,
         )
@@ -84,7 +92,9 @@ class Office:
             heartbeat=self.heartbeat,
             contact=contact,
             scheduler=scheduler or Scheduler(self.engine),
-            dead_watch=DeadWatch(self.engine, 0, 0, lambda: ["session"], lambda _alert: None),
+            alerts=AlertEvaluator(self.engine, (), lambda _event: None),
+            redactor=CallRedactor.of(self.app),
+            measures=self.measures,
         )
 
     def start(self) -> None:
@@ -289,6 +299,84 @@ def test_a_job_that_was_ended_by_force_is_reported_before_its_session_is_closed(
     assert office.state(job) is State.DEAD
     requests = [call for call in office.faulty.calls if call in ("finish", "close")]
     assert requests == ["finish", "finish", "close"]
+
+
+@pytest.mark.parametrize("fault", [lose_request, lose_reply])
+@pytest.mark.parametrize("verb", ["finish", "get"])
+def test_a_run_that_was_ended_by_force_counts_once_after_an_error(
+    office: Office, fault: Callable[[Callable[[], Any]], Any], verb: str
+) -> None:
+    job = office.claim("nonce")
+    office.faulty.faults[verb] = once(fault)
+    office.maintenance.request(
+        Buried(id=job, token="nonce", reason=Reason.TIMED_OUT, error=b"by force")
+    )
+    office.start()
+    office.maintenance.stop(CLOSE_S)
+    assert office.faulty.calls.count("finish") == 2
+    assert runs(office) == {"nothing": 1}
+
+
+def test_a_run_that_ended_while_it_was_ended_by_force_is_left_to_its_child(office: Office) -> None:
+    """Both report a retry; the child counts its own."""
+    job = office.claim("nonce")
+    own = Retried(id=job, token="nonce", delay_ms=0, error=b"its own")
+    office.engine.finish([own])
+    office.faulty.faults["finish"] = once(lose_reply)
+    office.maintenance.request(Retried(id=job, token="nonce", delay_ms=0, error=b"by force"))
+    office.start()
+    office.maintenance.stop(CLOSE_S)
+    assert office.faulty.calls.count("finish") == 2
+    assert runs(office) == {}
+
+
+def runs(office: Office) -> dict[str, int]:
+    """The number of recorded runs by task."""
+    rows = office.engine.history(120_000).measures
+    found = {row.task: Summary(row.counts).runs for row in rows}
+    return {task: number for task, number in found.items() if number}
+
+
+@pytest.mark.parametrize("fault", [lose_request, lose_reply])
+def test_measures_are_recorded_at_the_end_also_after_an_error(
+    office: Office, fault: Callable[[Callable[[], Any]], Any]
+) -> None:
+    office.faulty.faults["record"] = once(fault)
+    office.start()
+    office.measures.add_run("mail", "send", 0, 0.1, 0.2)
+    office.maintenance.stop(CLOSE_S)
+    assert office.faulty.calls.count("record") == 2
+    [row] = [row for row in office.engine.history(120_000).measures if row.task == "send"]
+    assert Summary(row.counts).runs == 1
+
+
+def test_an_engine_that_refuses_the_last_report_is_not_asked_without_a_pause(
+    office: Office,
+) -> None:
+    refused = Event()
+
+    def refuse(_real: Callable[[], Any], _arguments: tuple[Any, ...]) -> NoReturn:
+        office.measures.add_run("default", "nothing", 0, None, 0.1)  # a child reports meanwhile
+        refused.set()
+        raise EngineUnavailable("no connection")
+
+    office.measures.add_run("default", "nothing", 0, None, 0.1)
+    office.faulty.faults["record"] = refuse
+    office.start()
+    office.maintenance.stop(1.0)
+    assert refused.is_set()
+    assert office.faulty.calls.count("record") <= 6
+
+
+def test_the_run_of_a_request_that_is_done_last_is_recorded_too(office: Office) -> None:
+    job = office.claim("nonce")
+    office.faulty.faults["finish"] = once(lose_request)  # so that the first record is too early
+    office.start()
+    office.measures.add_run("mail", "send", 0, 0.1, 0.2)
+    outcome = Buried(id=job, token="nonce", reason=Reason.TIMED_OUT, error=b"")
+    office.maintenance.request(outcome)
+    office.maintenance.stop(CLOSE_S)
+    assert runs(office) == {"send": 1, "nothing": 1}
 
 
 def test_cancellations_are_told_of(office: Office) -> None:

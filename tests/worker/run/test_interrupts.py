@@ -22,9 +22,10 @@ from windlass.core.failures import FailureText
 from windlass.core.signals import Interruption
 from windlass.core.states import Reason, State
 from windlass.engine.contract import Buried, Outcome, Released, Retried, Succeeded
+from windlass.interrupt_shield import shield
 from windlass.task import Task
 from windlass.worker.ipc.shared_memory import Limit, SlotTable
-from windlass.worker.run.interrupts import LoopGuard, ThreadGuard, shield, shield_engine
+from windlass.worker.run.interrupts import LoopGuard, ThreadGuard, shield_engine
 from windlass.worker.run.pipeline import NO_RETRY, Execution, Run
 from windlass.worker.run.timeouts import Limits
 

@@ -116,7 +116,7 @@ def test_a_job_of_an_unknown_task_is_kept(yard: Yard) -> None:
     until(lambda: yard.record(stray.id).hold is Hold.UNROUTABLE, "the hold")
     record = yard.record(stray.id)
     assert (record.state, record.counters.attempt) == (State.READY, 0)
-    worker.await_log("task not.here is unknown to this app")
+    worker.await_log("task not.here has no code in this app")
 
 
 UNDECODABLE = [

@@ -23,6 +23,7 @@ from windlass.task import Task
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.run.end_log import EndLog
 from windlass.worker.run.interrupts import ThreadGuard
+from windlass.worker.run.measures import RunMeasures
 from windlass.worker.run.pipeline import Execution, Run
 from windlass.worker.run.runners import LoopRunner, ThreadRunner
 from windlass.worker.run.slot_queue import Lease, SlotQueue
@@ -85,7 +86,8 @@ async def run_all(
     slot_queue = SlotQueue(lease)
     executing = execution(app.settings, lambda claim, progress: None, lambda task: None)
     for runner in (ThreadRunner, LoopRunner):
-        runner(slot_queue, unlimited(own), executing, report, EndLog())
+        measures = RunMeasures(lambda measured: None)
+        runner(slot_queue, unlimited(own), executing, report, EndLog(), measures)
     slot_queue.offer([(claim_of(task, name), task) for name in names])
     await asyncio.wait_for(done.wait(), 20)
     assert slot_queue.busy() == 0
@@ -353,7 +355,8 @@ def test_a_thread_that_cannot_be_started_is_tried_again(
     lease.confirm(monotonic())
     slot_queue = SlotQueue(lease)
     execution = Execution(app.settings, lambda claim, progress: None, lambda task: None)
-    ThreadRunner(slot_queue, unlimited(), execution, report, EndLog())
+    measures = RunMeasures(lambda measured: None)
+    ThreadRunner(slot_queue, unlimited(), execution, report, EndLog(), measures)
     slot_queue.offer([(claim_of(task, "refused"), task)])
     assert "could not start a thread for jobs" in caplog.text
     assert [claim.id for claim in slot_queue.take_back(monotonic())] == ["refused"]

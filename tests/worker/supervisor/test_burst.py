@@ -27,7 +27,7 @@ def test_it_runs_what_there_is_and_ends(yard: Yard) -> None:
     assert yard.record(later).state is State.SCHEDULED
     held = yard.record(unknown.id)
     assert held.state is State.READY
-    assert b"task not.here is unknown to the app of worker" in (held.held_because or b"")
+    assert b"task not.here has no code in the app of worker" in (held.held_because or b"")
 
 
 @pytest.mark.slow

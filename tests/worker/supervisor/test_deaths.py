@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -13,9 +14,16 @@ import pytest
 
 from tests.worker.conftest import MakeYard
 from tests.worker.yard import Worker, Yard, until
+from windlass.core.alerts.rules import Alert
+from windlass.core.alerts.states import make_test_event
 from windlass.core.states import Reason, State
 from windlass.engine.contract import JobRecord
 from windlass.errors import EngineUnavailable
+from windlass.lost_sessions import LossKind
+from windlass.worker.ipc.channel import CallAlertHooks, ChildSessionStarted, Command
+from windlass.worker.options import WorkerOptions
+from windlass.worker.supervisor.child_process import ChildProcess
+from windlass.worker.supervisor.supervisor import Supervisor
 
 
 def is_alive(pid: int) -> bool:
@@ -61,6 +69,12 @@ def test_a_single_job_in_a_dead_child_is_charged_the_crash_and_told_the_cause(ya
     assert record.counters.attempt == 0
     assert causes(record)[0] == ("crash", b"exit code 3")
     assert len(yard.events("start", "quitter")) == 3
+    # The last of them is noted just after its job died.
+    until(lambda: len(yard.app.lost_sessions()) == 3, "the crashes are noted")
+    lost = yard.app.lost_sessions()[0]
+    assert (lost.kind, lost.cause) == (LossKind.CRASHED, "exit code 3")
+    assert [(one.id, one.is_suspect) for one in lost.jobs] == [(job.id, True)]
+    assert [one.id for one in yard.app.crash_suspects().dead] == [job.id]
 
 
 @pytest.mark.local
@@ -170,6 +184,53 @@ def test_a_stopped_child_loses_its_jobs_and_its_late_outcome_is_refused(
         return first.pid in {line.pid for line in ended}
 
     until(works_on, "a job that the child runs which was stopped")
+
+
+def test_an_expired_session_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Each heartbeat finds it expired until the child has a new session."""
+    options = WorkerOptions("shop:app")
+    supervisor, child = Supervisor(options), ChildProcess(options, 0, is_solo=False)
+    supervisor._children[child.pid] = child
+    try:
+        with supervisor._reactor, caplog.at_level(logging.WARNING, "windlass.worker"):
+            for session in ("first", "first", "second"):
+                child.session = session
+                supervisor._report_gone(session)
+    finally:
+        child.kill()
+        until(child.has_ended, "the end of the child")
+        child.close_channels()
+    told = "session {} of child {} expired, telling the child"
+    assert caplog.messages == [told.format(name, child.pid) for name in ("first", "second")]
+
+
+class ListeningChild(ChildProcess):
+    """A child that notes what it is sent."""
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self.sent: list[Command] = []
+        super().__init__(options, 0, is_solo=False)
+
+    def send(self, command: Command) -> None:
+        self.sent.append(command)
+
+
+def test_an_alert_waits_for_a_child_that_can_call_the_hooks() -> None:
+    """All children have died, which is when alerts fire."""
+    options, event = WorkerOptions("shop:app"), make_test_event(Alert.dead_letters(1), 1_000)
+    supervisor, child = Supervisor(options), ListeningChild(options)
+    supervisor._children[child.pid] = child
+    try:
+        with supervisor._reactor:
+            supervisor._call_alert_hooks(event)
+            assert CallAlertHooks(event) not in child.sent
+            for session in ("first", "second"):
+                supervisor._handle(child, ChildSessionStarted(session))
+    finally:
+        child.kill()
+        until(child.has_ended, "the end of the child")
+        child.close_channels()
+    assert child.sent.count(CallAlertHooks(event)) == 1
 
 
 def freeze(yard: Yard, worker: Worker, child: int, whole_group: bool) -> None:

@@ -115,6 +115,7 @@ def test_without_attempts_left_it_is_buried() -> None:
     [outcome] = scene.outcomes
     assert isinstance(outcome, Buried)
     assert (outcome.reason, outcome.started) == (Reason.TIMED_OUT, True)
+    assert outcome.fingerprint == FailureText.unpack(outcome.error).fingerprint
 
 
 def test_a_solo_child_is_killed_and_begins_nothing_more() -> None:

@@ -21,7 +21,7 @@ from windlass.worker.supervisor.child_process import (
     LEAST_SHARE,
     ChildProcess,
     _ask_memory_of,
-    _memory_of,
+    memory_of,
 )
 from windlass.worker.supervisor.retirement import Retirements
 
@@ -115,7 +115,7 @@ class Wooden:
         self.pid = pid
         self.session = "some"
         self.share = 1.0
-        self.is_retiring = False
+        self.is_retiring = self.is_leaving = False
         self.started_at = time.monotonic() - age_s
         self.table = Table()
         self.bytes: int | None = 0
@@ -197,6 +197,12 @@ def test_a_child_that_has_not_begun_is_let_alone() -> None:
     assert Office(max_age_ms=1_000).look(child) == []
 
 
+def test_a_child_that_leaves_is_not_recycled() -> None:
+    child = Wooden(1, age_s=5)
+    child.is_leaving = True
+    assert Office(max_age_ms=1_000).look(child) == []
+
+
 def test_memory_counts_once_a_job_was_there(caplog: pytest.LogCaptureFixture) -> None:
     office, child = Office(max_memory=100 * MB), Wooden(1)
     child.bytes = 101 * MB
@@ -219,7 +225,7 @@ def test_memory_that_nobody_knows_is_no_reason() -> None:
 
 def test_the_memory_of_a_process_is_known() -> None:
     block = b"x" * (50 * MB)
-    mine, asked = _memory_of(os.getpid()), _ask_memory_of(os.getpid())
+    mine, asked = memory_of(os.getpid()), _ask_memory_of(os.getpid())
     assert mine is not None
     assert mine > len(block)
     assert asked is not None
@@ -229,5 +235,5 @@ def test_the_memory_of_a_process_is_known() -> None:
 def test_of_a_process_that_is_gone_it_is_not() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
-    assert _memory_of(process.pid) is None
+    assert memory_of(process.pid) is None
     assert _ask_memory_of(process.pid) is None

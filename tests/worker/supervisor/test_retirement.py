@@ -24,7 +24,7 @@ class Wooden:
     def __init__(self, *, is_solo: bool = False, hears: bool = True) -> None:
         self.pid = next(pids)
         self.is_solo = is_solo
-        self.is_retiring = self.is_patient = False
+        self.is_retiring = self.is_patient = self.is_leaving = False
         self.has_heard = hears
         self.sent: list[Command] = []
 
@@ -85,6 +85,13 @@ def test_a_child_can_be_told_to_stop_claiming_at_once() -> None:
     scene, child = Scene(), Wooden()
     scene.retire(child, at_once=True)
     assert (scene.replacements, child.sent) == (1, [DrainChild()])
+
+
+def test_a_child_that_leaves_is_not_replaced() -> None:
+    scene, child = Scene(), Wooden()
+    child.is_leaving = True
+    scene.retire(child, at_once=True, is_patient=True)
+    assert (scene.replacements, child.is_retiring, child.sent) == (0, True, [DrainChild()])
 
 
 def test_to_ask_again_only_hurries_it() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
@@ -11,11 +12,13 @@ from typing import cast
 import pytest
 
 from tests.redis_server import private_server
+from tests.soon import is_once
 from tests.worker.faulty import Faulty, lose_request
 from tests.worker.yard import Yard, until
 from windlass import State
 from windlass.engine.contract import Engine, EngineOptions, NewJob, Plan, Released, Waiter, WakeUp
 from windlass.engine.url import open_engine
+from windlass.engine.wakeup import POLL_FLOOR_MS
 from windlass.testing.contract.world import claim_jobs
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import LOOK, WakeReceiver, open_wake_pair
@@ -143,6 +146,60 @@ def test_jobs_that_must_run_alone_wake_the_supervisor(office: Office) -> None:
     assert claim_jobs(office.engine, "holder", "nonce", Plan(), 1).claims
     office.engine.finish([Released(id="job", token="nonce", started=False, alone=True)])
     assert office.saw_suspects.wait(10)
+
+
+def test_while_the_worker_is_quiet_it_waits_for_no_child(office: Office) -> None:
+    office.waiter.set_quiet(True)
+    office.waiter._remind_at = 0.0
+    office.rest()
+    office.put("job")
+    assert claim_jobs(office.engine, "holder", "nonce", Plan(), 1).claims
+    office.engine.finish([Released(id="job", token="nonce", started=False, alone=True)])
+    office.put("other")
+    assert office.child.woken.receive(0.3) is None
+    assert not office.saw_suspects.is_set()
+    office.waiter.set_quiet(False)
+    assert office.child.woken.receive(10) == LOOK
+    assert office.saw_suspects.wait(10)
+
+
+def test_a_wait_under_way_ends_when_the_worker_becomes_quiet(office: Office) -> None:
+    def ends_at_once() -> bool:
+        office.waiter.set_quiet(False)
+        office.rest()
+        waits = office.faulty.calls.count("wait")
+        until(lambda: office.faulty.calls.count("wait") > waits, "a wait, which lasts a while")
+        waits = office.faulty.calls.count("wait")
+        office.waiter.set_quiet(True)
+        time.sleep(POLL_FLOOR_MS / 1000 / 4)
+        return office.faulty.calls.count("wait") > waits
+
+    assert is_once(ends_at_once, tries=3)
+
+
+def test_a_wake_up_for_a_quiet_worker_reaches_another_one_at_once(
+    office: Office, tmp_path: Path
+) -> None:
+    """The put chooses one of the workers that wait, and the quiet one does not wait."""
+    engine = open_engine(
+        f"sqlite:///{tmp_path / 'jobs.db'}", EngineOptions(lease_ms=30_000, dead_ttl_ms=60_000)
+    )
+    waiter, child = WorkerWaiter(engine), Child()
+    waiter._remind_at = float("inf")
+    waiter.start()
+    office.rest()
+    waiter.rest(child, Waiter("other", Plan(queues=("q",))))
+    office.waiter.set_quiet(True)
+    until(lambda: waiter._idle and office.faulty.calls.count("wait") > 2, "both waits")
+    late = 0
+    for number in range(10):
+        office.put(f"job-{number}")
+        late += child.woken.receive(waiter_module.WAIT_S / 10) is None
+        assert claim_jobs(office.engine, "other", f"nonce-{number}", Plan(), 1).claims
+        waiter.rest(child, Waiter("other", Plan(queues=("q",))))
+    assert late <= 1, "polling finds a job after half a second"
+    waiter.stop(10)
+    child.close()
 
 
 def test_after_a_failure_of_the_engine_it_waits_again(office: Office) -> None:

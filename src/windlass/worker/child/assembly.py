@@ -11,6 +11,7 @@ from threading import Thread
 from typing import Protocol
 
 from windlass.app import Windlass
+from windlass.calls.redaction import sensitive_parameters
 from windlass.engine.contract import Beat, Engine
 from windlass.errors import EngineError
 from windlass.settings import describe_unusual, find_overruled, matches
@@ -78,7 +79,8 @@ class Assembly:
         kinds = (ThreadRunner, LoopRunner)
         end_log = self.end_log = EndLog()
         self._runners = [
-            kind(slot_queue, limits, execution, fetcher.report, end_log) for kind in kinds
+            kind(slot_queue, limits, execution, fetcher.report, end_log, fetcher.measures)
+            for kind in kinds
         ]
         self.thread = Thread(target=self._run_fetcher, name="windlass-fetcher", daemon=True)
         self._introduction = b""
@@ -133,8 +135,8 @@ def describe_app(app: Windlass, introduction: bytes) -> Ready:
         shutdown_grace_ms=settings.shutdown_grace_ms,
         kill_after_ms=settings.kill_after_ms,
         dead_ttl_ms=settings.dead_ttl_ms,
-        dead_alert=settings.dead_alert,
-        dead_alert_growth=settings.dead_alert_growth,
+        alerts=settings.alert_rules,
+        alert_webhook=settings.alert_webhook.url,
         tasks=tuple(app.tasks),
         log_level=settings.log_level,
         log_format=settings.log_format,
@@ -144,8 +146,10 @@ def describe_app(app: Windlass, introduction: bytes) -> Ready:
         idle_routes=tuple(
             pattern
             for pattern in settings.routes
-            if not any(matches(pattern, name) for name in app.tasks)
+            if not any(matches(pattern, name) for name in (*app.tasks, *app.remote_tasks))
         ),
         queues=tuple(sorted({task.queue for task in app.tasks.values()})),
         introduction=introduction,
+        redact=settings.redact,
+        parameters=sensitive_parameters(app),
     )

@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from logging import getLogger
-from threading import Thread, Timer
+from threading import Lock, Thread, Timer
 from types import FrameType
 from typing import NoReturn
 
@@ -35,19 +35,21 @@ import windlass
 from windlass.app import Windlass
 from windlass.app_loader import load_app, load_tasks
 from windlass.core.ids import new_session
-from windlass.dead_letter import AlertHook
 from windlass.engine.contract import Engine, EngineOptions
+from windlass.engine.instrumented import instrument
 from windlass.engine.url import absolute_url, open_engine
 from windlass.errors import EngineUnavailable, IncludeFailed, WindlassError
+from windlass.hooks import AlertHook
 from windlass.settings import Source
 from windlass.worker.child.assembly import Assembly, describe_app, run_until
 from windlass.worker.child.lifespan import HeldLifespan, call_if_slow
 from windlass.worker.fetch.fetcher import Fetcher
 from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.ipc.channel import (
-    Alert,
+    CallAlertHooks,
     Cancel,
     Channel,
+    ChildSessionStarted,
     Command,
     Disown,
     DrainChild,
@@ -57,8 +59,9 @@ from windlass.worker.ipc.channel import (
     HandBack,
     Limited,
     Resting,
+    RunsMeasured,
     SessionGone,
-    SessionStarted,
+    SetQuiet,
     Start,
     SuspectsSeen,
     Wedged,
@@ -69,7 +72,7 @@ from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import WakeReceiver, join_wake_pair
 from windlass.worker.logs.events import LogEvent
 from windlass.worker.logs.setup import configure_all, configure_early
-from windlass.worker.maintenance.dead_letters import call_hooks
+from windlass.worker.maintenance.alerts import call_alert_hooks
 from windlass.worker.options import SWITCH_INTERVAL_S
 from windlass.worker.run.interrupts import shield_engine
 
@@ -122,9 +125,12 @@ class Child:
         self._assembly: Assembly | None = None
         self._forced_ends: deque[EndedByForce] = deque()  # that came before the assembly
         self._alert_hooks: Sequence[AlertHook] = ()
+        self._release = ""
         self._lifespan: HeldLifespan | None = None
         self._is_ending = False
         self._drains_early = False
+        self._is_quiet = False
+        self._quieting = Lock()  # held to set the fetcher, or what it must know
         start = self._start = self._first_command()
         configure_early(start.options.log_level)
         self._has_answered = False  # whether the engine answered while the app was loaded
@@ -179,9 +185,14 @@ class Child:
         app.wrap_engine(shield_engine)
         settings = app.settings
         limits = EngineOptions(
-            lease_ms=settings.lease_ms, dead_ttl_ms=settings.dead_ttl_ms, most_calls=MOST_CALLS
+            lease_ms=settings.lease_ms,
+            dead_ttl_ms=settings.dead_ttl_ms,
+            most_calls=MOST_CALLS,
+            owns_sessions=True,
         )
         engine = open_engine(settings.url, limits)
+        if options.metrics is not None:
+            engine = instrument(engine, self._table.call_times)
         # Log a slow engine: a child that waits here logs nothing else.
         slowness = call_if_slow(
             SLOW_S, lambda: log.warning(LogEvent.ENGINE_SLOW, SLOW_S, engine.location)
@@ -200,6 +211,7 @@ class Child:
         lifespan = self._lifespan = HeldLifespan(app.lifespan, on_loss=self._lose_lifespan)
         state = await lifespan.enter()
         self._alert_hooks = app.alert_hooks
+        self._release = app.settings.release
         start = self._start
         introduction = introduce(
             start.options,
@@ -213,7 +225,9 @@ class Child:
         assembly = Assembly(app, engine, self._queue_turns, self._table, self, state, self._wakes)
         self._shutdown_steps.insert(0, assembly.end_log.flush)
         self._assembly = assembly
-        self._fetcher = assembly.fetcher
+        with self._quieting:
+            self._fetcher = assembly.fetcher
+            assembly.fetcher.set_quiet(self._is_quiet)
         self._hooks_s = min(HOOKS_S, app.settings.shutdown_grace_ms / 1000)
         self._report_forced_ends()
         if self._drains_early:
@@ -235,8 +249,8 @@ class Child:
     # ----------------------------------------------------------------------- asked by the fetcher
 
     def new_session(self) -> str:
-        session = new_session(socket.gethostname(), os.getpid())
-        self._channel.send(SessionStarted(session))
+        session = new_session(socket.gethostname(), os.getpid(), self._release)
+        self._channel.send(ChildSessionStarted(session))
         return session
 
     def see_suspects(self) -> None:
@@ -244,6 +258,9 @@ class Child:
 
     def rest(self, session: str, nonce: str | None) -> None:
         self._report(Resting(session, nonce))
+
+    def report_measures(self, measured: RunsMeasured) -> None:
+        self._report(measured)
 
     def end(self) -> NoReturn:
         """Shut down from the fetcher's thread, because a task may have blocked the main thread. A
@@ -294,6 +311,8 @@ class Child:
                 fetcher.drain()
                 self._end_if_unanswered()
                 self._report(Draining())
+            case SetQuiet(is_quiet):
+                self._set_quiet(is_quiet)
             case Cancel(ids) if fetcher is not None:
                 fetcher.cancel(ids)
             case Disown(id, token) if fetcher is not None:
@@ -301,13 +320,20 @@ class Child:
             case EndedByForce():
                 self._forced_ends.append(command)
                 self._report_forced_ends()
-            case Alert(alert):
-                call_hooks(self._alert_hooks, alert)
+            case CallAlertHooks(event):
+                call_alert_hooks(self._alert_hooks, event)
             case HandBack() if fetcher is not None:
                 fetcher.hand_back()
                 self._end_if_unanswered()
             case SessionGone(session) if fetcher is not None:
                 fetcher.lose_session(session)
+
+    def _set_quiet(self, is_quiet: bool) -> None:
+        """Tell the fetcher, or remember it for a fetcher that is created later."""
+        with self._quieting:
+            self._is_quiet = is_quiet
+            if self._fetcher is not None:
+                self._fetcher.set_quiet(is_quiet)
 
     def _leave_hooks(self) -> None:
         """End without a job to hand back: nothing was claimed yet, or all is reported. If the child
@@ -344,7 +370,7 @@ class Child:
         if not self._table.answered_at() and not self._is_ending:
             self.end()
 
-    def _report(self, report: Draining | Limited | Resting | Wedged) -> None:
+    def _report(self, report: Draining | Limited | RunsMeasured | Resting | Wedged) -> None:
         """Send a report. If the supervisor is gone, the next read notices it."""
         with suppress(OSError):
             self._channel.send(report)

@@ -2,12 +2,12 @@
 
 Each round is one round trip to the engine, `turn`:
 
-1. Run commands of the supervisor: drain, hand back, replace an expired session.
+1. Run commands of the supervisor: drain, be quiet, hand back, replace an expired session.
 2. Release claims that have waited for a slot for too long.
 3. Collect the outcomes that runners reported, and compute the room for new claims.
 4. Make the call, and repeat the same call until its reply is known.
-5. Settle the call: log rejected outcomes, forget ended nonces, pass accepted outcomes to hooks,
-   queue the new claims.
+5. Settle the call: log rejected outcomes, forget ended nonces, count accepted outcomes and pass
+   them to hooks, queue the new claims.
 6. With nothing to report and nothing to claim, rest until there is.
 
 The fetcher never forgets a call with an unknown reply: it repeats the call with the same nonce,
@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from logging import getLogger
 from math import inf
 from threading import Event
-from time import monotonic
+from time import monotonic, time
 from typing import Any, NoReturn, Protocol
 
 from msgspec.structs import replace
@@ -51,9 +51,11 @@ from windlass.worker.fetch.round_trip import (
     RoundTrip,
     log_refused,
 )
+from windlass.worker.ipc.channel import RunsMeasured
 from windlass.worker.ipc.wake_socket import WakeReceiver
 from windlass.worker.logs.events import LogEvent, Notices
 from windlass.worker.run.hooks import HookThread
+from windlass.worker.run.measures import RunMeasures
 from windlass.worker.run.pipeline import unknown_task
 from windlass.worker.run.slot_queue import SlotQueue
 from windlass.worker.run.timeouts import Limits
@@ -97,6 +99,9 @@ class Owner(Protocol):
     def rest(self, session: str, nonce: str | None) -> None:
         """Report an idle child, or a busy child if the nonce is None. A put may claim for an idle
         child under a nonce that is not empty."""
+
+    def report_measures(self, measured: RunsMeasured) -> None:
+        """Report the growth of the measures."""
 
     def end(self) -> None:
         """End this process after the last report."""
@@ -144,7 +149,8 @@ class Fetcher:
         self.rounds = 0  # grows while the fetcher makes progress, also during an outage
         self._handing_back = Event()  # set to end a back-off early
         self._leave_by = inf
-        self._releaser = Releaser(engine, nonces, mailbox)
+        measures = self.measures = RunMeasures(owner.report_measures)
+        self._releaser = Releaser(engine, nonces, mailbox, measures)
         self._idle_wait = IdleWait(
             engine, table, nonces, wakes, lambda nonce: owner.rest(self.session, nonce)
         )
@@ -153,6 +159,7 @@ class Fetcher:
         self._empty_claims = 0  # in a row
         self._last_empty_at = 0.0
         self._is_draining = False
+        self._is_quiet = False
         self._may_claim = True
         self._has_more = False  # the engine has more jobs ready
         self._claim_again_at = 0.0
@@ -167,6 +174,10 @@ class Fetcher:
     def drain(self) -> None:
         """Stop claiming, and end when all claimed jobs are reported."""
         self._mailbox.command(self._begin_drain)
+
+    def set_quiet(self, is_quiet: bool) -> None:
+        """Stop claiming, and finish running jobs; or claim again."""
+        self._mailbox.command(lambda: self._set_quiet(is_quiet))
 
     def hand_back(self) -> None:
         """Hand back all claimed jobs, and end the process."""
@@ -202,13 +213,15 @@ class Fetcher:
                 break
             except Exception:
                 log.exception(LogEvent.PUMP_FAILED, self.session)
-                self._take_apart()
+                self._recover()
                 self._handing_back.wait(trouble.next_s())
+        self.measures.send()
         self._owner.end()
 
     def _round(self) -> None:
         self.rounds += 1
         self._mailbox.run_commands()
+        self.measures.send_if_due()
         self._release_overdue_claims()
         room = self._find_room()
         if self._idle_wait.nonce and not room:
@@ -232,7 +245,9 @@ class Fetcher:
 
     def _find_room(self) -> int:
         """Return the number of claims that could start now, or very soon."""
-        if self._is_draining or monotonic() < self._claim_again_at or not self._nonces.left():
+        if self._refuses_claims() or not self._nonces.left():
+            return 0
+        if monotonic() < self._claim_again_at:
             return 0
         return max(0, min(MAX_TURN, self._slot_queue.room(is_ahead=not self._is_solo)))
 
@@ -240,8 +255,10 @@ class Fetcher:
         outcomes = self._mailbox.collect(most)
         if not self._disowned:
             return outcomes
+        dropped = [one for one in outcomes if self._is_disowned(one)]
+        self.measures.forget(dropped)
         if self._hooks is not None:
-            self._hooks.notes.forget(one for one in outcomes if self._is_disowned(one))
+            self._hooks.notes.forget(dropped)
         return [one for one in outcomes if not self._is_disowned(one)]
 
     def _is_disowned(self, one: Outcome | Claim) -> bool:
@@ -339,7 +356,7 @@ class Fetcher:
         [pulse] = self._engine.beat([Beat(session=self.session)])
         if not pulse.alive:
             self._renew(pulse.session)
-        elif call.room and (self._mailbox.commands or self._is_draining):
+        elif call.room and (self._mailbox.commands or self._refuses_claims()):
             self._engine.release(call.session, call.nonce)
         elif call.session == self.session:
             return call
@@ -361,6 +378,7 @@ class Fetcher:
     def _note_verdicts(self, outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> None:
         log_refused(outcomes, verdicts)
         self._nonces.end(outcomes)
+        self._releaser.settle(outcomes, verdicts)
         if self._hooks is not None and self._hooks.notes.noted:
             self._hooks.accept(outcomes, verdicts)
 
@@ -383,7 +401,8 @@ class Fetcher:
         if self._queue_turns.is_shared:
             claims = self._queue_turns.in_order(claims, call.plan, call.room)
         self._last_claim_at = monotonic()
-        if self._is_draining:
+        self._table.note_claim(time())
+        if self._refuses_claims():
             self._release(claims)
             return
         known = []
@@ -509,6 +528,15 @@ class Fetcher:
         self._is_draining = True  # the next round claims nothing and calls off a pending hand-off
         self._release(self._slot_queue.take_back(monotonic()))
 
+    def _set_quiet(self, is_quiet: bool) -> None:
+        self._is_quiet = is_quiet  # the next round calls off a pending hand-off
+        if is_quiet:
+            self._release(self._slot_queue.take_back(monotonic()))
+        self._may_claim = True
+
+    def _refuses_claims(self) -> bool:
+        return self._is_draining or self._is_quiet
+
     def _is_done(self) -> bool:
         """Return whether to end the loop. A running or unreported job still holds its nonce."""
         if self._nonces.are_held(except_for=self._idle_wait.nonce):
@@ -545,16 +573,28 @@ class Fetcher:
     def _give_back_all(self) -> NoReturn:
         """Hand back all jobs and end this process, also while jobs run."""
         self._release(self._slot_queue.take_back(monotonic()))
-        running = [claim for claim in self._slot_queue.running() if not self._is_disowned(claim)]
+        running = self._hand_back_running()
         unsettled = self._unsettled or RoundTrip(self.session, [])
         outcomes = unsettled.outcomes + self._collect(inf)
         try:
             unknown = self._unknown(unsettled)
             self._releaser.leave_all(outcomes, running, unknown, self._leave_by)
         finally:
+            self.measures.send()
             self._owner.end_at_once()
 
-    def _take_apart(self) -> None:
+    def _hand_back_running(self) -> list[Outcome]:
+        """Return the outcomes that hand back running jobs. Their runs count as ended now."""
+        now = monotonic()
+        outcomes: list[Outcome] = []
+        for started in self._slot_queue.started():
+            claim = started.claim
+            if not self._is_disowned(claim):
+                outcomes.append(Released(id=claim.id, token=claim.token, started=True))
+                self.measures.ended[id(outcomes[-1])] = (started, now)
+        return outcomes
+
+    def _recover(self) -> None:
         """Recover from an unexpected error: report outcomes of the current call, release its
         claims."""
         call, self._unsettled = self._unsettled, None

@@ -7,6 +7,7 @@ under older nonces that are missing from this list: the child never got the repl
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import count
 
@@ -48,13 +49,13 @@ class Nonces:
 
     def end(self, outcomes: Iterable[Outcome]) -> None:
         """Note that the engine has settled these outcomes."""
-        for outcome in outcomes:
-            if not isinstance(outcome, Progressed):
-                self.drop(outcome.token)
+        ended = Counter([one.token for one in outcomes if type(one) is not Progressed])
+        for nonce, jobs in ended.items():
+            self.drop(nonce, jobs)
 
-    def drop(self, nonce: str) -> None:
-        """Note that one job of this nonce is settled."""
-        left = self._jobs.get(nonce, 0) - 1
+    def drop(self, nonce: str, jobs: int = 1) -> None:
+        """Note that jobs of this nonce are settled."""
+        left = self._jobs.get(nonce, 0) - jobs
         if left > 0:
             self._jobs[nonce] = left
         else:

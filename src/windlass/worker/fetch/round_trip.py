@@ -24,12 +24,10 @@ from windlass.core.states import Reason
 from windlass.engine.contract import (
     BITE,
     Buried,
-    Claim,
     Engine,
     Outcome,
     Plan,
     Progressed,
-    Released,
     Verdict,
     batches,
 )
@@ -37,6 +35,7 @@ from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 from windlass.worker.fetch.mailbox import Mailbox
 from windlass.worker.fetch.nonces import Nonces
 from windlass.worker.logs.events import LogEvent
+from windlass.worker.run.measures import RunMeasures, is_stored
 
 log = getLogger("windlass.worker")
 
@@ -116,10 +115,12 @@ class Releaser:
         engine: Engine,
         nonces: Nonces,
         mailbox: Mailbox,
+        measures: RunMeasures,
     ) -> None:
         self._engine = engine
         self._nonces = nonces
         self._mailbox = mailbox
+        self._measures = measures
         self.is_away = False
 
     def note_away(self, error: EngineError) -> None:
@@ -157,16 +158,14 @@ class Releaser:
     def leave_all(
         self,
         outcomes: list[Outcome],
-        running: list[Claim],
+        running: list[Outcome],
         calls: Iterable[RoundTrip],
         ends_at: float,
     ) -> None:
-        """Report outcomes until `ends_at`, hand back running jobs, and release claims."""
-        released: list[Outcome] = [
-            Released(id=job.id, token=job.token, started=True) for job in running
-        ]
+        """Report outcomes, also those that hand back `running` jobs, until `ends_at`; then release
+        claims."""
         # Send the smallest outcomes first, to report as many as possible in time.
-        left = deque(batches(sorted(outcomes + released, key=_precedence), attrgetter("size")))
+        left = deque(batches(sorted(outcomes + running, key=_precedence), attrgetter("size")))
         try:
             while left and monotonic() < ends_at:
                 self._finish(left[0])
@@ -181,17 +180,46 @@ class Releaser:
 
     def _finish(self, outcomes: Sequence[Outcome]) -> None:
         try:
-            self._engine.finish(outcomes)
+            verdicts: Sequence[Verdict] = self._engine.finish(outcomes)
         except PayloadTooLarge:
-            self.report_each(outcomes)
+            outcomes, verdicts = self.report_each(outcomes)
+        self.settle(outcomes, verdicts)
+
+    def settle(self, outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> None:
+        """Count the runs of outcomes that the engine has answered."""
+        if verdicts.count(Verdict.OK) < len(verdicts):
+            self._measures.forget(self._find_ended_by_force(outcomes, verdicts))
+        self._measures.settle(outcomes, verdicts)
+
+    def _find_ended_by_force(
+        self, outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]
+    ) -> list[Outcome]:
+        """Return outcomes that the engine knows from the supervisor, which counts their runs. It
+        ends runs by force as dead letters only; retries wait for the end of this process. If the
+        engine does not tell, no run is counted: one too few is better than one too many."""
+        repeated: list[Outcome] = [
+            outcome
+            for outcome, verdict in zip(outcomes, verdicts, strict=True)
+            if verdict is Verdict.REPEATED and isinstance(outcome, Buried)
+        ]
+        if not repeated:
+            return []
+        try:
+            records = self._engine.get([outcome.id for outcome in repeated])
+        except EngineError:
+            return repeated
+        pairs = zip(repeated, records, strict=True)
+        return [outcome for outcome, record in pairs if not is_stored(outcome, record)]
 
     def report_each(
         self, outcomes: Iterable[Outcome]
     ) -> tuple[Sequence[Outcome], Sequence[Verdict]]:
         """Report outcomes one by one, so that an outcome too large to store does not block the
-        others. Return the outcomes as reported, and their verdicts."""
+        others. Return the outcomes as reported, and their verdicts. After an error, a repeat of the
+        call finds all outcomes as they were: only the end replaces the runs of those too large."""
         reported: list[Outcome] = []
         verdicts: list[Verdict] = []
+        replaced: list[tuple[Outcome, Outcome]] = []
         for outcome in outcomes:
             try:
                 verdicts += self._engine.finish([outcome])
@@ -199,15 +227,20 @@ class Releaser:
             except PayloadTooLarge as error:
                 if isinstance(outcome, Progressed):
                     continue  # the job still runs, and may report smaller progress
+                text = FailureText.of(error)
                 buried = Buried(
                     id=outcome.id,
                     token=outcome.token,
                     reason=Reason.BAD_RESULT,
-                    error=FailureText.of(error).pack(),
+                    error=text.pack(),
+                    fingerprint=text.fingerprint,
                 )
                 verdicts += self._engine.finish([buried])
+                replaced.append((outcome, buried))
                 reported.append(buried)
                 log.error(LogEvent.RESULT_TOO_LARGE, outcome.id, error)
+        for outcome, by in replaced:
+            self._measures.replace(outcome, by)
         return reported, verdicts
 
     def report_one_by_one(self, outcomes: Iterable[Outcome]) -> None:
@@ -220,13 +253,14 @@ class Releaser:
             except Exception:
                 log.exception(LogEvent.OUTCOME_LOST, outcome.id)
                 self._nonces.drop(outcome.token)
+                self._measures.forget([outcome])
             else:
                 self._nonces.end([outcome])
 
 
 def log_refused(outcomes: Iterable[Outcome], verdicts: Sequence[Verdict]) -> None:
     """Log outcomes that the engine rejected."""
-    if Verdict.STALE not in verdicts:
+    if verdicts.count(Verdict.OK) == len(verdicts):
         return
     stale = [
         outcome.id

@@ -18,7 +18,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from windlass.dead_letter import DeadAlert
+from windlass.core.alerts.rules import Alert, AlertEvent
+from windlass.core.redaction import ParameterNames
+from windlass.engine.contract import Measure
 from windlass.worker.options import WorkerOptions
 
 # ------------------------------------------------------------------------------ supervisor to child
@@ -35,6 +37,12 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
 
 class DrainChild(msgspec.Struct, frozen=True, tag="drain"):
     """Claim nothing more, finish running jobs, then end."""
+
+
+class SetQuiet(msgspec.Struct, frozen=True, tag="set_quiet"):
+    """Claim nothing more and finish running jobs, but stay; or claim again."""
+
+    is_quiet: bool
 
 
 class HandBack(msgspec.Struct, frozen=True, tag="hand_back"):
@@ -54,10 +62,10 @@ class Disown(msgspec.Struct, frozen=True, tag="disown"):
     token: str
 
 
-class Alert(msgspec.Struct, frozen=True, tag="alert"):
-    """Dead letters pile up: call the alert hooks of the app."""
+class CallAlertHooks(msgspec.Struct, frozen=True, tag="call_alert_hooks"):
+    """An alert fires or clears: call the alert hooks of the app."""
 
-    alert: DeadAlert
+    event: AlertEvent
 
 
 class EndedByForce(msgspec.Struct, frozen=True, tag="ended_by_force"):
@@ -73,7 +81,17 @@ class SessionGone(msgspec.Struct, frozen=True, tag="session_gone"):
     session: str
 
 
-Command = Start | DrainChild | HandBack | Cancel | Disown | Alert | EndedByForce | SessionGone
+Command = (
+    Start
+    | DrainChild
+    | SetQuiet
+    | HandBack
+    | Cancel
+    | Disown
+    | CallAlertHooks
+    | EndedByForce
+    | SessionGone
+)
 
 # ------------------------------------------------------------------------------ child to supervisor
 
@@ -94,8 +112,8 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     shutdown_grace_ms: int
     kill_after_ms: int
     dead_ttl_ms: int
-    dead_alert: int
-    dead_alert_growth: int
+    alerts: tuple[Alert, ...]  # all rules, also those of `dead_alert`
+    alert_webhook: str
     tasks: tuple[str, ...]
     log_level: str
     log_format: str
@@ -105,6 +123,8 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     idle_routes: tuple[str, ...] = ()  # patterns that match no task
     queues: tuple[str, ...] = ()  # the default queues of the tasks
     introduction: bytes = b""  # the description of the child's sessions
+    redact: tuple[str, ...] = ()  # names of arguments that the log does not show
+    parameters: dict[str, ParameterNames] = {}  # of tasks with such a positional parameter
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
@@ -113,7 +133,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     text: str
 
 
-class SessionStarted(msgspec.Struct, frozen=True, tag="session_started"):
+class ChildSessionStarted(msgspec.Struct, frozen=True, tag="session_started"):
     """Keep this session alive from now on, and no earlier session of this child."""
 
     session: str
@@ -145,7 +165,24 @@ class Wedged(msgspec.Struct, frozen=True, tag="wedged"):
     text: str
 
 
-Report = Ready | Failed | SessionStarted | Resting | SuspectsSeen | Limited | Draining | Wedged
+class RunsMeasured(msgspec.Struct, frozen=True, tag="measured", omit_defaults=True):
+    """The measures of runs that ended since the last of these messages."""
+
+    measures: tuple[Measure, ...] = ()
+    stale: dict[str, int] = {}  # the number of rejected outcomes by verb
+
+
+Report = (
+    Ready
+    | Failed
+    | ChildSessionStarted
+    | Resting
+    | SuspectsSeen
+    | Limited
+    | Draining
+    | Wedged
+    | RunsMeasured
+)
 
 # ------------------------------------------------------------------------------------------ channel
 

@@ -7,7 +7,8 @@ pid after its process has ended. Together these values identify a process:
    of one machine have different namespaces.
 2. The pid, and `start_of(pid)`: when the process was started, in ticks since the boot.
 
-`has_ended` is true only for a process that has certainly ended. Where there is no /proc, as on
+`has_ended` is true only for a process that has certainly ended, and `has_died` for a session whose
+processes both have. Where there is no /proc, as on
 macOS, or where /proc shows the processes of another namespace, `machine()` is empty, and callers
 must not use the other functions.
 """
@@ -18,6 +19,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from windlass.core.introduction import Introduction
 
 _PROC: Final = Path("/proc")
 #: The namespaces of pids and of start times. Older systems do not have the last one.
@@ -70,6 +73,17 @@ def has_ended(pid: int, start: int) -> bool:
     if fields is None:
         return False
     return int(fields[_START]) != start or (fields[STATE] in _ENDED and _is_alone(pid))
+
+
+def has_died(said: Introduction, here: str) -> bool:
+    """Return whether supervisor and child of a session have ended on the machine `here`, which is
+    `machine()`. False when in doubt."""
+    return (
+        bool(here)
+        and said.machine == here
+        and has_ended(said.worker, said.worker_start)
+        and has_ended(said.child, said.child_start)
+    )
 
 
 def _is_alone(pid: int) -> bool:

@@ -36,8 +36,8 @@ def introduce(
         is_solo=is_solo,
         started_ms=started_ms,
         version=installed_version(),
-        dead_alert=settings.dead_alert,
-        dead_alert_growth=settings.dead_alert_growth,
         keys=settings.secret.names,
         lease_ms=settings.lease_ms,
+        least_children=0 if options.most_processes is None else options.processes,
+        most_children=options.most_processes or 0,
     ).pack()

@@ -10,7 +10,8 @@ does not survive the start of a fresh interpreter. It contains these records:
 - for each slot, the id of the running job: after a death these jobs are the suspects;
 - the nonces of claims that the child holds or has requested, and the newest nonce;
 - for each slot with a run that the supervisor has to watch, its limit. Each run has its own
-  generation, so that a decision about one run never hits another.
+  generation, so that a decision about one run never hits another;
+- for metrics, when the child last claimed a job, and the times of its engine calls.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import os
 import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
+
+from windlass.worker.ipc.call_times import CALL_BYTES, CallTimes
 
 #: An id has at most 64 characters.
 RECORD_BYTES = 64
@@ -87,6 +90,9 @@ class SlotTable:
         self.nonces = Records(self._memory, RECORD_BYTES * (1 + slots), slots + SPARE_NONCES)
         self.newest_nonce = Records(self._memory, _limits_at(slots) - RECORD_BYTES, 1)
         self._limits_at = _limits_at(slots)
+        metrics = memoryview(self._memory)[_metrics_at(slots) :]
+        self._last_claim = metrics[:8].cast("d")
+        self.call_times = CallTimes(metrics[8:])
 
     @classmethod
     def create(cls, slots: int) -> SlotTable:
@@ -152,6 +158,14 @@ class SlotTable:
         """Return how many jobs had ended at the last pulse."""
         return int(self._header[_ENDED])
 
+    def note_claim(self, at: float) -> None:
+        """Note when this child claimed a job, in Unix time."""
+        self._last_claim[0] = at
+
+    def last_claim_at(self) -> float:
+        """Return when the child last claimed a job; 0 if never."""
+        return self._last_claim[0]
+
     # --------------------------------------------------------------------------------- limits
 
     def limit(self, slot: int, limit: Limit) -> None:
@@ -195,8 +209,12 @@ def _limits_at(slots: int) -> int:
     return RECORD_BYTES * (1 + slots + slots + SPARE_NONCES + 1)
 
 
-def _size(slots: int) -> int:
+def _metrics_at(slots: int) -> int:
     return _limits_at(slots) + slots * _LIMIT.size
+
+
+def _size(slots: int) -> int:
+    return _metrics_at(slots) + 8 + CALL_BYTES
 
 
 def _text(field: bytes) -> str:

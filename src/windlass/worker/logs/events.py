@@ -36,7 +36,7 @@ class LogEvent(StrEnum):
         return event
 
     # the worker
-    WORKER_STARTED = "started: app %s, %d x %d slots, %s%s", "app processes slots queues labels"
+    WORKER_STARTED = "started: app %s, %s x %d slots, %s%s", "app processes slots queues labels"
     WORKER_READY = "ready: %s, %s", "engine number"
     WORKER_TASKS = "tasks: %s", "tasks"
     WORKER_SETTINGS = "settings: %s", "settings"
@@ -55,9 +55,29 @@ class LogEvent(StrEnum):
         "stopping on %s: jobs have %g s to finish; another signal hands them back now",
         "signal grace_s",
     )
+    WORKER_STOP_COMMANDED = (
+        "stopping on command: jobs have %g s to finish; a signal hands them back now",
+        "grace_s",
+    )
+    WORKER_QUIET = "quiet on command: claiming no more jobs, running jobs continue"
+    WORKER_RESUMED = "resumed on command: claiming jobs again"
+    WORKER_SCALED_UP = (
+        "scaled up from %d to %s: %s ready, demand of %d slots, %s",
+        "before children ready demand_slots drain_s",
+    )
+    WORKER_SCALED_DOWN = (
+        "scaled down from %d to %s: the busiest moment of the last %g s used %d slots",
+        "before children hold_s busy_slots",
+    )
     WORKER_DONE = "stopping: nothing is left to do"
     WORKER_HANDING_BACK = "stopping: handing back running jobs"
     WORKER_STOPPED = "stopped"
+    METRICS_SERVED = "metrics: %s", "url"
+    METRICS_UNSERVED = (
+        "cannot serve metrics on %s: %s; give --metrics an address of this machine and a free port",
+        "address why",
+    )
+    METRICS_FAILED = "a request for metrics failed"
     HEALTH_UNSERVED = "no health socket, windlass health cannot check this worker: %s", "why"
     # jobs
     JOB_ENDED = (
@@ -93,7 +113,7 @@ class LogEvent(StrEnum):
         "cannot read a job of task %s, leaving it to other workers: %s",
         "task why",
     )
-    TASK_UNKNOWN = "task %s is unknown to this app, leaving its jobs to other workers", "task"
+    TASK_UNKNOWN = "task %s has no code in this app, leaving its jobs to other workers", "task"
     OUTCOME_LOST = "cannot report the result of job %s, dropping it", "job_id"
     RESULT_TOO_LARGE = (
         "the result of job %s is too large for the engine, the job is dead: %s",
@@ -115,15 +135,15 @@ class LogEvent(StrEnum):
         "removing unreadable job %s, dead for longer than dead_ttl: %s",
         "job_id why",
     )
-    DEAD_JOBS_MANY = (
-        "there are %d dead jobs, more than %d: see windlass dead list --group",
-        "dead threshold",
+    # alerts
+    ALERT_FIRING = "alert firing: %s", "found"
+    ALERT_CLEARED = "alert cleared: %s", "found"
+    ALERT_TEST = "test of an alert: %s", "found"
+    ALERT_UNDELIVERED = (
+        "webhook did not accept the alert %s, %s, giving up: %s",
+        "rule state why",
     )
-    DEAD_JOBS_GROWING = (
-        "%d jobs died within 5 minutes, more than %d: see windlass dead list --group",
-        "grown threshold",
-    )
-    DEAD_ALERT_FAILED = "alert hook for dead jobs failed"
+    ALERT_HOOK_FAILED = "alert hook failed"
     # hooks
     HOOK_FAILED = "hook %s, %s, failed for job %s of task %s", "hook function job_id task"
     HOOK_SLOW = (
@@ -148,6 +168,7 @@ class LogEvent(StrEnum):
     )
     CHILD_WEDGED = "child %d stopped reporting: %s", "child where"
     INSIDE_WEDGED = "embedded worker stopped reporting: %s", "where"
+    INSIDE_STOPPED = "embedded worker stopped on command: running jobs continue"
     TASKS_LEFT_TO_OTHERS = (
         "embedded worker cannot run tasks that need their own process, leaving them to "
         "worker processes: %s",
@@ -186,6 +207,10 @@ class LogEvent(StrEnum):
     UNCLOSED_SESSIONS = (
         "could not close %s: their running and unreported jobs run again when the lease expires",
         "sessions",
+    )
+    MEASURES_DROPPED = (
+        "could not record %s in the history of the engine: it counts too few runs",
+        "runs",
     )
     SUPERVISOR_ENGINE_AWAY = "supervisor lost connection to engine, retrying: %s", "why"
     SUPERVISOR_ENGINE_BACK = "supervisor reached the engine again: %s", "engine"

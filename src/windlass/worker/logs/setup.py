@@ -3,8 +3,9 @@
 1. Only `windlass worker` configures logging; using the library does not.
 2. The logger `windlass` gets a handler, unless the app has added one. The root logger, and with it
    the loggers of the app, gets the same handler only if the app has added none.
-3. Records of a running job have `job_id`, `task`, `queue` and `attempt`, set by `JobFilter`. An app
-   with its own handlers can add this filter to them.
+3. Records of a running job have `job_id`, `task`, `queue` and `attempt`, set by `JobFilter`.
+   Handlers that the app has when it is loaded get this filter too. A record factory is no
+   alternative: a call with one of these names in `extra` would raise `KeyError`.
 4. No text can forge a line, and passwords of urls are masked in every line.
 """
 
@@ -65,6 +66,15 @@ def configure_all(level: str, format: str) -> None:
     if not root.handlers:
         root.addHandler(WorkerHandler(format))
         root.setLevel(level.upper())
+    _name_jobs_in_all_handlers()
+
+
+def _name_jobs_in_all_handlers() -> None:
+    loggers = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
+    for logger in loggers:
+        for handler in logger.handlers if isinstance(logger, logging.Logger) else ():
+            if not any(isinstance(one, JobFilter) for one in handler.filters):
+                handler.addFilter(JobFilter())
 
 
 def _remove_ours(logger: logging.Logger) -> None:

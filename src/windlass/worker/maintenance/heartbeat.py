@@ -4,7 +4,8 @@
 2. Every third beat, and the first one of a session, describes the session. Every third one also
    lists the nonces of the child.
 3. Beat every second while a job has been running for that long: it may have been cancelled.
-4. Pass on the replies of the engine: sessions that are gone, jobs to cancel.
+4. Pass on the replies of the engine: sessions that are gone, jobs to cancel, commands of operators
+   (`session_commands`).
 
 The heartbeat has its own engine object with its own connections. So a beat never waits for other
 calls of the worker, such as a sweep of large dead letters over a slow link.
@@ -23,10 +24,11 @@ from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Final, Protocol
 
-from windlass.engine.contract import Beat, Engine
+from windlass.engine.contract import Beat, Engine, SessionCommand
 from windlass.errors import EngineError
 from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.logs.events import LogEvent
+from windlass.worker.maintenance.session_commands import CommandWatch
 
 log = getLogger("windlass.worker")
 
@@ -105,6 +107,7 @@ class Heartbeat:
         living: Callable[[], Sequence[Living]],
         on_gone: Callable[[str], None],
         on_cancel: Callable[[str, tuple[str, ...]], None],
+        on_command: Callable[[SessionCommand], None],
         contact: Contact,
         *,
         ends_engine: bool = True,
@@ -114,6 +117,8 @@ class Heartbeat:
         self._living = living
         self._on_gone = on_gone
         self._on_cancel = on_cancel
+        self._command = CommandWatch(engine, on_command)
+        self.note_stop = self._command.note_stop
         self._contact = contact
         self._ends_engine = ends_engine
         self._beats = count(1)
@@ -182,6 +187,7 @@ class Heartbeat:
                 self._on_gone(pulse.session)
             if pulse.cancel:
                 self._on_cancel(pulse.session, pulse.cancel)
+        self._command.note({child.session for child in self._living()}, pulses)
         return self._every_s
 
 

@@ -1,6 +1,7 @@
 """Jobs of workers that died or stopped responding.
 
-1. `Predecessors` ends the sessions of workers that died on this machine.
+1. `Predecessors` ends the sessions of workers that died on this machine, and notes them in the list
+   of lost sessions.
 2. `LossWatch` logs when jobs were reclaimed, and when the engine dropped index entries without a
    job.
 """
@@ -16,7 +17,8 @@ from windlass.core.ids import session_prefix
 from windlass.core.introduction import Introduction
 from windlass.core.quantities import Count
 from windlass.engine.contract import Engine
-from windlass.worker.ipc.process_identity import has_ended, machine
+from windlass.lost_sessions import LossKind, try_note_loss
+from windlass.worker.ipc.process_identity import has_died, machine
 from windlass.worker.logs.events import LogEvent
 
 log = getLogger("windlass.worker")
@@ -59,9 +61,7 @@ class Predecessors:
         if not self._machine:
             return NEVER
         for session, said in self._neighbours():
-            if has_ended(said.worker, said.worker_start) and has_ended(
-                said.child, said.child_start
-            ):
+            if has_died(said, self._machine):
                 self._end(session, said)
         return next(self._waits, NEVER)
 
@@ -79,7 +79,10 @@ class Predecessors:
                 return
 
     def _end(self, session: str, said: Introduction) -> None:
-        number = self._engine.lose(session, f"worker {said.worker} on {said.host} died")
+        held = next((one.held for one in self._engine.sessions() if one.session == session), ())
+        cause = f"worker {said.worker} on {said.host} died"
+        number = self._engine.lose(session, cause)
+        try_note_loss(self._engine, session, LossKind.DIED, cause, said, held, job_count=number)
         log.warning(LogEvent.DEAD_WORKER_ENDED, session, said.worker, Count(number, "job"))
 
 

@@ -7,9 +7,11 @@
    logged before they are purged. If the engine has lost its data, log that, describe the sessions
    again and declare the schedules again.
 4. Once, log the durability of the engine, and its problems.
-5. Alert when dead letters pile up (`dead_letters`), and log when jobs were reclaimed from workers
-   that stopped responding (`lost_jobs`).
+5. Evaluate the rules of alerts (`alerts`), log when jobs were reclaimed from workers that stopped
+   responding (`lost_jobs`), and note their sessions (`windlass.lost_sessions`).
 6. Declare the schedules of the app, and fire due schedules (`schedules`).
+7. Record the measures of runs in the history of the engine (`measures`), also those of runs that
+   were ended by force, and once more at the end.
 
 An engine that is away or frozen blocks this thread only: the main thread handles signals and the
 deaths of children, and the heartbeat has its own thread. A call that fails is retried soon. A
@@ -20,20 +22,29 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from logging import getLogger
 from threading import Event, Thread
 from time import monotonic
 
 import msgspec
 
+from windlass.calls.redaction import CallRedactor
 from windlass.core.failures import FailureText
+from windlass.core.introduction import Introduction
 from windlass.core.quantities import Count
-from windlass.engine.contract import Buried, Engine, Grade, Outcome, Verdict
+from windlass.core.queues.labels import queue_of
+from windlass.engine.contract import Buried, Engine, Grade, JobRecord, Outcome, Verdict
+from windlass.lost_sessions import LossKind, SessionWatch, try_note_loss
 from windlass.worker.logs.events import LogEvent, log_dead_letter
-from windlass.worker.maintenance.dead_letters import DeadWatch, sweep
+from windlass.worker.maintenance.alerts import AlertEvaluator
+from windlass.worker.maintenance.dead_groups import DeadLabeller, ReleaseWatch
+from windlass.worker.maintenance.dead_letters import sweep
 from windlass.worker.maintenance.heartbeat import Contact, Heartbeat, Living
 from windlass.worker.maintenance.lost_jobs import LossWatch, Predecessors
+from windlass.worker.maintenance.measures import RECORD_S, HistoryRecorder, WorkerMeasures
 from windlass.worker.maintenance.schedules import Scheduler
+from windlass.worker.run.measures import POSITIONS, is_stored
 
 log = getLogger("windlass.worker")
 
@@ -81,15 +92,20 @@ class Maintenance:
         heartbeat: Heartbeat,
         contact: Contact,
         scheduler: Scheduler,
-        dead_watch: DeadWatch,
+        alerts: AlertEvaluator,
+        redactor: CallRedactor,
+        measures: WorkerMeasures,
         *,
         on_answer: Callable[[], None] | None = None,
         on_forced_end: Callable[[Outcome], None] | None = None,
         ends_engine: bool = True,
     ) -> None:
         self._engine = engine
+        self._redactor = redactor
         self._heartbeat = heartbeat
         self._contact = contact
+        self._measures = measures
+        recorder = self._recorder = HistoryRecorder(engine, measures)
         self._on_suspects = on_suspects
         self._on_answer = on_answer
         self._on_forced_end = on_forced_end
@@ -103,11 +119,28 @@ class Maintenance:
         # Declare first: firing pauses schedules that no worker has declared for a day.
         self._declaring = Duty(scheduler.declare, 0.0)
         losses = LossWatch(engine, lambda: [child.session for child in living()])
-        actions = (scheduler.look, self._tend, self._examine, losses.look, dead_watch.look)
+        self._alerts = alerts
+        sessions = SessionWatch(engine)
+        releases = ReleaseWatch(engine, lambda: [child.session for child in living()])
+        labeller = DeadLabeller(engine)
+        actions = (
+            *(scheduler.look, self._tend, self._examine),
+            *(losses.look, sessions.look, alerts.look),
+            *(releases.look, labeller.look),
+        )
         predecessors = Duty(Predecessors(engine).look, 0.0)
         others = (Duty(action, 0.0) for action in actions)
-        self._duties = [self._request_duty, predecessors, self._declaring, *others]
+        self._recording = Duty(recorder.record, monotonic() + RECORD_S)
+        self._duties = [
+            self._request_duty, predecessors, self._declaring, *others, self._recording
+        ]  # fmt: skip
         self._thread = Thread(target=self._run, name="maintenance", daemon=True)
+
+    def add_duty(self, action: Callable[[], float]) -> Callable[[], None]:
+        """Add a call that runs on request; return the function that requests it. Before `start`."""
+        duty = Duty(action, NEVER)
+        self._duties.append(duty)
+        return partial(self._ask, duty)
 
     def start(self) -> None:
         self._thread.start()
@@ -132,14 +165,16 @@ class Maintenance:
         self._wake.set()
 
     def stop(self, timeout_s: float) -> None:
-        """Send the last requests within the time limit, then stop. Sessions that are not closed
-        expire after a lease."""
+        """Send the last requests and measures within the time limit, then stop. Sessions that are
+        not closed expire after a lease."""
         self._is_stopping = True
         self._wake.set()
         self._thread.join(timeout_s)
         left = sum(isinstance(request, Closing) for request in list(self._requests))
         if left:
             log.warning(LogEvent.UNCLOSED_SESSIONS, Count(left, "session"))
+        if not self._recorder.is_settled:
+            self._recorder.close()
         self._is_left = True
         self._wake.set()
 
@@ -151,11 +186,20 @@ class Maintenance:
             for duty in self._duties:
                 if duty.is_wanted():
                     self._perform(duty)
-            if self._is_left or (self._is_stopping and not self._requests):
+            if self._is_left or (self._is_stopping and self._has_nothing_left()):
                 break
             self._wake.wait(max(0.0, min(duty.due for duty in self._duties) - monotonic()))
+        if not self._is_left:
+            self._alerts.stop()
         if self._ends_engine:
             self._engine.shutdown()
+
+    def _has_nothing_left(self) -> bool:
+        # Growth since the last report, perhaps by the last request, is reported at once. A report
+        # that failed waits for its time: the engine is away.
+        if self._measures.has_growth() and not self._recorder.has_reports:
+            self._recording.due = 0.0
+        return not self._requests and self._recorder.is_settled
 
     def _perform(self, duty: Duty) -> None:
         duty.is_asked = False  # before the action: a request during the action is a new one
@@ -177,22 +221,40 @@ class Maintenance:
         return NEVER
 
     def _finish(self, outcome: Outcome) -> None:
-        """Report an outcome. The engine rejects it if the job has ended by itself meanwhile."""
+        """Report an outcome. The engine rejects it if the job has ended by itself meanwhile. A
+        repeat is either ours, after a lost reply, or the child has reported an end of the same
+        kind: then the child counts the run."""
         [verdict] = self._engine.finish([outcome])
-        if verdict is not Verdict.OK:
+        if verdict is Verdict.STALE:
             return
-        if isinstance(outcome, Buried):
-            [record] = self._engine.get([outcome.id])
-            if record is not None:
+        [record] = self._engine.get([outcome.id])
+        if verdict is Verdict.REPEATED and not is_stored(outcome, record):
+            return
+        if record is not None:
+            self._measures.add_run(
+                queue_of(record.queue), record.task, POSITIONS[type(outcome)], None, _run_s(record)
+            )
+            if isinstance(outcome, Buried):
                 text = FailureText.unpack(outcome.error)
                 log_dead_letter(record.id, record.task, outcome.reason, text)
         if self._on_forced_end is not None:
             self._on_forced_end(outcome)
 
     def _close(self, closing: Closing) -> None:
+        [info] = self._engine.infos([closing.session]) if closing.suspects else [None]
         closed = self._engine.close(closing.session, closing.suspects, closing.cause)
         if closed.crashed or closed.suspected:
             self._on_suspects()
+            try_note_loss(
+                self._engine,
+                closing.session,
+                LossKind.CRASHED,
+                closing.cause,
+                Introduction.unpack(info or b""),
+                closing.suspects,
+                job_count=closed.crashed + closed.suspected + closed.released,
+                suspects=closing.suspects,
+            )
         if closed.crashed or closed.suspected or closed.released:
             log.info(
                 LogEvent.SESSION_CLOSED,
@@ -210,7 +272,7 @@ class Maintenance:
         self._contact.answered_at = monotonic()
         if is_first and self._on_answer is not None:
             self._on_answer()
-        swept = sweep(self._engine, tended.doomed) if tended.doomed else tended
+        swept = sweep(self._engine, tended.doomed, self._redactor) if tended.doomed else tended
         if tended.emptied or swept.emptied:
             self._recover_from_data_loss()
         return TEND_ON_S if tended.more else TEND_S
@@ -227,3 +289,11 @@ class Maintenance:
             elif finding.subject in DURABILITY:
                 log.info(LogEvent.ENGINE_DURABILITY, finding.text)
         return NEVER
+
+
+def _run_s(record: JobRecord) -> float | None:
+    """Return how long the run took that the newest entry of the history ended."""
+    entry = record.failures[-1] if record.failures else None
+    if entry is None or entry.started_ms is None:
+        return None
+    return max(0, entry.at_ms - entry.started_ms) / 1000

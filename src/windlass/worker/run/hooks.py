@@ -121,7 +121,7 @@ class HookNotes:
             if isinstance(outcome, Progressed):
                 continue
             noted = self.noted.pop((outcome.id, outcome.token), None)
-            if noted is None or verdict is not Verdict.OK:
+            if noted is None or verdict is Verdict.STALE:
                 continue
             kind, task = _kind_of(outcome), self._tasks[noted.claim.task]
             hooks = self.hooks.find(task.hooks, f"on_{kind}") if kind is not None else ()

@@ -4,9 +4,8 @@
    lock: an exception is sent only during a run, and is withdrawn if it has not arrived when the
    run ends.
 2. `LoopGuard` belongs to a slot of the event loop, and cancels the task of that slot.
-3. `shield` delays an exception until the end of a call that must not be cut off, and
-   `shield_engine` does so for all calls of an engine. A call that is cut off could leave a lock
-   held, or leave its reply to the next caller.
+3. `shield_engine` shields all calls of an engine: an exception is delayed until the end of the
+   call (`interrupt_shield`).
 
 Each run has its own context, which identifies it. A run is interrupted at most once: so no second
 exception hits the code that handles the first.
@@ -17,13 +16,13 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, Final, Protocol, cast
 
 from windlass.context import Context
 from windlass.core.signals import Interrupted, Interruption
 from windlass.engine.contract import Engine
+from windlass.interrupt_shield import set_shield, shield
 
 
 class Guard(Protocol):
@@ -44,7 +43,7 @@ class ThreadGuard:
         self._is_sent = False
         self._is_shielded = False
         self._is_put_off = False
-        _of_thread.guard = self
+        set_shield(self)
 
     def begin(self, run: Context) -> None:
         """Begin a run, without the lock: no other thread knows this run yet, and earlier runs have
@@ -124,20 +123,6 @@ class LoopGuard:
             self._task.cancel()
 
 
-@contextmanager
-def shield() -> Iterator[None]:
-    """Delay interrupts of this thread until the end of the block."""
-    guard = getattr(_of_thread, "guard", None)
-    if guard is None:
-        yield
-        return
-    guard.raise_shield()
-    try:
-        yield
-    finally:
-        guard.lower_shield()
-
-
 class _ShieldedEngine:
     """An engine with shielded verbs. Each wrapper is cached at its first use."""
 
@@ -159,9 +144,6 @@ class _ShieldedEngine:
 
 def shield_engine(engine: Engine) -> Engine:
     return cast(Engine, _ShieldedEngine(engine))
-
-
-_of_thread = threading.local()
 
 
 def _note(run: Context, cause: Interruption) -> bool:

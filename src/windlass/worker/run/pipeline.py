@@ -27,7 +27,7 @@ from contextlib import suppress
 from functools import partial
 from logging import getLogger
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -36,19 +36,12 @@ from windlass.context import Context, running
 from windlass.core.durations import describe_ms
 from windlass.core.failures import FailureText, clear_frames
 from windlass.core.foreign_words import explain_raise
-from windlass.core.quantities import count
 from windlass.core.queues.labels import queue_of
 from windlass.core.retry import GiveUp, Retry
 from windlass.core.serialization.codec import check_size
-from windlass.core.serialization.envelope import NO_OVERRIDES, Overrides
+from windlass.core.serialization.envelope import NO_OVERRIDES
 from windlass.core.signals import Interrupted, Interruption, Snooze
-from windlass.core.states import (
-    MAX_INTERRUPTIONS,
-    MAX_LOSSES,
-    Counters,
-    Reason,
-    is_mismatched_for_good,
-)
+from windlass.core.states import Reason, is_mismatched_for_good
 from windlass.engine.contract import (
     Buried,
     Claim,
@@ -73,6 +66,7 @@ from windlass.task import Task
 from windlass.worker.logs.events import LogEvent, Notices, log_dead_letter
 from windlass.worker.run.hooks import HookNotes
 from windlass.worker.run.interrupts import ThreadGuard
+from windlass.worker.run.rules import Rules, find_spent_budget, overridden, rules_of
 
 log = getLogger("windlass.worker")
 
@@ -83,16 +77,6 @@ ESCAPE_DELAY_MS = 1_000
 NO_HOOKS = AppHooks()
 #: Instead of a delay: there is no next attempt.
 NO_RETRY = -1
-
-_INTERRUPTED = "its process ended before it was reported"
-
-
-class Rules(NamedTuple):
-    """Effective options of a run."""
-
-    policy: Retry
-    result_ttl_ms: int
-    timeout_ms: int  # 0 is without end
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
@@ -146,11 +130,11 @@ class Execution:
         try:
             envelope = self._packing.unpack_call(claim.payload, claim.task)
             if envelope.options != NO_OVERRIDES:
-                policy, ttl_ms, timeout_ms = _overridden(rules, envelope.options)
+                policy, ttl_ms, timeout_ms = overridden(rules, envelope.options)
             had = claim.counters
             # If every start was an attempt, and attempts are left, no other budget is used.
             if had.starts != had.attempt or had.attempt > policy.max_attempts:
-                spent = self._find_spent_budget(had, policy)
+                spent = find_spent_budget(had, policy, self._settings.max_crashes)
                 if spent is not None:
                     return self._bury(claim, *spent, started=False)
             context = Context(
@@ -193,12 +177,7 @@ class Execution:
 
     def _learn(self, task: Task[..., Any]) -> Rules:
         """Let options of the task override settings of the app."""
-        usual, ttl_ms, timeout_ms = self._settings, task.result_ttl_ms, task.timeout_ms
-        rules = self._rules[task] = Rules(
-            task.retry or usual.retry,
-            usual.result_ttl_ms if ttl_ms is None else ttl_ms,
-            usual.timeout_ms if timeout_ms is None else timeout_ms,
-        )
+        rules = self._rules[task] = rules_of(task, self._settings)
         return rules
 
     def _delay_if_killed_ms(self, policy: Retry, claim: Claim, timeout_ms: int) -> int:
@@ -207,25 +186,6 @@ class Execution:
         attempt = claim.counters.attempt
         decision = policy.decide(_timed_out(timeout_ms), attempt, self._random, ask=False)
         return NO_RETRY if isinstance(decision, GiveUp) else decision.delay_ms
-
-    def _find_spent_budget(self, had: Counters, policy: Retry) -> tuple[Reason, FailureText] | None:
-        """Return the first spent budget. The attempt counter includes the current claim."""
-        failed = had.attempt - 1
-        budgets = (
-            (Reason.EXHAUSTED, failed, policy.max_attempts, f"{failed} failed attempts"),
-            (Reason.CRASHED, _crashes(had), self._settings.max_crashes, _describe_crashes(had)),
-            (Reason.LOST, had.losses, MAX_LOSSES, f"{had.losses} losses of its worker"),
-            (
-                Reason.EXHAUSTED,
-                had.interruptions,
-                MAX_INTERRUPTIONS,
-                f"{had.interruptions} interruptions: {_INTERRUPTED}",
-            ),
-        )
-        for reason, spent, budget, what in budgets:
-            if spent >= budget:
-                return reason, FailureText(message=f"{what}, and {budget} are allowed")
-        return None
 
     # ---------------------------------------------------------------------------------- running
 
@@ -272,7 +232,8 @@ class Execution:
                 result = self._packing.pack_result(
                     codec.mark, result, claim.task, claim.id, claim.payload
                 )
-                check_size(result, self._settings.max_payload, f"The result of {claim.task}")
+                if len(result) > self._settings.max_payload:
+                    check_size(result, self._settings.max_payload, f"The result of {claim.task}")
             except BaseException as error:  # noqa: BLE001  # encoding a value may raise anything
                 return self._bury(claim, Reason.BAD_RESULT, FailureText.of(error))
         if self._hooks.is_used and self._hook_notes is not None:
@@ -305,7 +266,13 @@ class Execution:
             log.error(LogEvent.JOB_ESCAPED, claim.id, claim.task, text.name)
         if claim.counters.attempt < (max_attempts or self._settings.retry.max_attempts):
             return Retried(id=claim.id, token=claim.token, delay_ms=ESCAPE_DELAY_MS, error=packed)
-        return Buried(id=claim.id, token=claim.token, reason=Reason.EXHAUSTED, error=packed)
+        return Buried(
+            id=claim.id,
+            token=claim.token,
+            reason=Reason.EXHAUSTED,
+            error=packed,
+            fingerprint=self._fingerprint(claim, text),
+        )
 
     def _judge(self, run: Run, error: BaseException) -> Outcome:
         claim = run.claim
@@ -351,7 +318,14 @@ class Execution:
         if self._hook_notes is not None:
             self._hook_notes.note_end(claim)
         error = self._pack(claim, text)
-        return Buried(id=claim.id, token=claim.token, reason=reason, error=error, started=started)
+        return Buried(
+            id=claim.id,
+            token=claim.token,
+            reason=reason,
+            error=error,
+            started=started,
+            fingerprint=self._fingerprint(claim, text),
+        )
 
     def _note_error(self, claim: Claim, error: BaseException) -> None:
         if self._hook_notes is not None:
@@ -361,24 +335,17 @@ class Execution:
         if self._hook_notes is not None:
             self._hook_notes.forget((claim,))
 
+    def _fingerprint(self, claim: Claim, text: FailureText) -> str:
+        return self._packing.failure_fingerprint(text, claim.task, claim.payload)
+
     def _pack(self, claim: Claim, text: FailureText) -> bytes:
         return self._packing.pack_failure(text, claim.task, claim.id, claim.payload)
 
 
 def unknown_task(claim: Claim, where: str) -> Unroutable:
     """The outcome of a job whose task the app there does not have."""
-    why = FailureText(message=f"task {claim.task} is unknown to the app of {where}").pack()
+    why = FailureText(message=f"task {claim.task} has no code in the app of {where}").pack()
     return Unroutable(id=claim.id, token=claim.token, why=why)
-
-
-def _overridden(rules: Rules, own: Overrides) -> Rules:
-    """Override options of the task with options of the caller."""
-    policy, ttl_ms, timeout_ms = rules
-    return Rules(
-        policy if own.retry is None else policy.paced_by(Retry.from_data(own.retry)),
-        ttl_ms if own.result_ttl_ms is None else own.result_ttl_ms,
-        timeout_ms if own.timeout_ms is None else own.timeout_ms,
-    )
 
 
 def _log_left(task: str, error: DecodeError) -> None:
@@ -386,19 +353,6 @@ def _log_left(task: str, error: DecodeError) -> None:
         log.warning(LogEvent.JOB_UNREADABLE_HERE, task, error)
     else:
         log.warning(LogEvent.JOB_OF_OTHER_VERSION, task, error)
-
-
-def _crashes(had: Counters) -> int:
-    """Count crashes. If a job crashed alone, an earlier interruption counts as a crash too: the job
-    then ran next to others in a process that died."""
-    return had.crashes + 1 if had.crashes and had.interruptions else had.crashes
-
-
-def _describe_crashes(had: Counters) -> str:
-    text = f"{count(had.crashes, 'crash', 'crashes')} of its process"
-    if _crashes(had) == had.crashes:
-        return text
-    return f"{text}, and an interruption before, which counts as one"
 
 
 def _timed_out(timeout_ms: int, error: BaseException | None = None) -> TimedOut:

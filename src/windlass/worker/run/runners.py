@@ -22,6 +22,7 @@ from windlass.engine.contract import Outcome, Succeeded
 from windlass.worker.logs.events import LogEvent
 from windlass.worker.run.end_log import EndLog
 from windlass.worker.run.interrupts import LoopGuard, ThreadGuard
+from windlass.worker.run.measures import RunMeasures
 from windlass.worker.run.pipeline import Execution, Run
 from windlass.worker.run.slot_queue import JobKind, SlotQueue, Started
 from windlass.worker.run.timeouts import Limits
@@ -45,6 +46,7 @@ class Runner:
         execution: Execution,
         report: Report,
         end_log: EndLog,
+        measures: RunMeasures,
     ) -> None:
         self._slot_queue = slot_queue
         self._table = slot_queue.lease.table
@@ -52,6 +54,7 @@ class Runner:
         self._execution = execution
         self._record_time = slot_queue.prefetch.record
         self._report = report
+        self._ended = measures.ended
         self._end_log = end_log if end_log.is_enabled else None
         self._prepare()
         slot_queue.serve(self.kind, self.hint)
@@ -79,6 +82,7 @@ class Runner:
                 end_log.count()
             else:
                 end_log.note(started.claim, outcome, started.since, now)
+        self._ended[id(outcome)] = (started, now)
         following = self._slot_queue.follow(self.kind, started, now)
         self._report(outcome)
         return following

@@ -64,6 +64,7 @@ class Started(msgspec.Struct, frozen=True, gc=False):
     task: Task[..., Any]
     since: float
     owner: int  # the thread that runs the job; 0 for the event loop
+    queued_at: float  # when the claim was queued, by the monotonic clock
 
 
 class Lease:
@@ -252,7 +253,7 @@ class SlotQueue:
         if other and len(self._free) == 1 and other[0].order < own[0].order:
             return None
         entry, slot = own.popleft(), self._free.pop()
-        started = Started(slot, entry.claim, entry.task, now, owner)
+        started = Started(slot, entry.claim, entry.task, now, owner, entry.since)
         self._started[slot] = started
         self._at_work[kind] += 1
         return started

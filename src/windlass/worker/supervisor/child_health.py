@@ -48,7 +48,7 @@ class Recycling:
         if self._retirements.are_waiting() or len(retiring) >= self._options.processes:
             return
         for child in children:
-            why = None if child.is_retiring else self._find_reason(child)
+            why = None if child.is_retiring or child.is_leaving else self._find_reason(child)
             if why is not None:
                 self._retirements.retire(child, why, is_patient=True)
                 return

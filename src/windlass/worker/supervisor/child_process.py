@@ -36,8 +36,10 @@ class ChildProcess:
     def __init__(self, options: WorkerOptions, worker_started_ms: int, *, is_solo: bool) -> None:
         self.is_solo = is_solo
         self.session = ""  # empty before the first session
+        self.expired = ""  # the last session that expired
         self.was_killed = False
         self.is_retiring = False  # being replaced, and not counted as one of the processes
+        self.is_leaving = False  # claims no more, because the worker needs fewer children
         self.is_patient = False  # retires without a deadline
         self.has_heard = False  # has confirmed `DrainChild`
         self.has_limits = False  # may have runs with a limit
@@ -114,7 +116,7 @@ class ChildProcess:
 
     def memory(self) -> int | None:
         """Return the resident memory in bytes; None if unknown, or after the end of the process."""
-        return None if self._process.returncode is not None else _memory_of(self.pid)
+        return None if self._process.returncode is not None else memory_of(self.pid)
 
     def kill(self) -> None:
         """Kill the process. Its running jobs do not become suspects."""
@@ -176,7 +178,8 @@ def _is_stopped(pid: int) -> bool:
     return fields is not None and fields[STATE] in (b"T", b"t")
 
 
-def _memory_of(pid: int) -> int | None:
+def memory_of(pid: int) -> int | None:
+    """Return the resident memory of a process in bytes; None if unknown."""
     with suppress(OSError, ValueError, IndexError):
         pages = int(Path(f"/proc/{pid}/statm").read_bytes().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")

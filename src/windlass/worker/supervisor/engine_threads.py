@@ -9,15 +9,20 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from windlass.dead_letter import DeadAlert
-from windlass.engine.contract import Engine, EngineOptions, Outcome, Plan
+from windlass.calls.redaction import CallRedactor
+from windlass.core.alerts.rules import AlertEvent
+from windlass.core.introduction import Introduction
+from windlass.engine.contract import Engine, EngineOptions, Outcome, Plan, SessionCommand
 from windlass.engine.url import open_engine
 from windlass.worker.ipc.channel import Ready
-from windlass.worker.maintenance.dead_letters import DeadWatch
+from windlass.worker.maintenance.alerts import AlertEvaluator
 from windlass.worker.maintenance.heartbeat import Contact, Heartbeat, Living
+from windlass.worker.maintenance.measures import WorkerMeasures
 from windlass.worker.maintenance.schedules import Scheduler
 from windlass.worker.maintenance.service import Maintenance
 from windlass.worker.supervisor.waiter import WorkerWaiter
+
+OpenEngine = Callable[[str, EngineOptions], Engine]
 
 
 class EngineThreads:
@@ -34,8 +39,11 @@ class EngineThreads:
         living: Callable[[], Sequence[Living]],
         on_gone: Callable[[str], None],
         on_cancel: Callable[[str, tuple[str, ...]], None],
+        on_command: Callable[[SessionCommand], None],
         on_suspects: Callable[[], None],
-        on_alert: Callable[[DeadAlert], None],
+        on_alert: Callable[[AlertEvent], None],
+        measures: WorkerMeasures,
+        open_engine: OpenEngine = open_engine,
         on_answer: Callable[[], None] | None = None,
         on_forced_end: Callable[[Outcome], None] | None = None,
         suspects: Plan | None = None,
@@ -45,15 +53,20 @@ class EngineThreads:
             beating = open_engine(ready.url, replace(options, has_own_connections=True))
             waiting = open_engine(ready.url, options)
         contact, ends_engine = Contact(engine.location), options is not None
+        self._on_command = on_command
         self.heartbeat = Heartbeat(
-            beating, ready.lease_ms, living, on_gone, on_cancel, contact, ends_engine=ends_engine
+            beating,
+            ready.lease_ms,
+            living,
+            on_gone,
+            on_cancel,
+            self._pass_on,
+            contact,
+            ends_engine=ends_engine,
         )
-        dead_watch = DeadWatch(
-            engine,
-            ready.dead_alert,
-            ready.dead_alert_growth,
-            sessions=lambda: [child.session for child in living()],
-            on_alert=on_alert,
+        app = Introduction.unpack(ready.introduction).app
+        alerts = AlertEvaluator(
+            engine, ready.alerts, on_alert, webhook=ready.alert_webhook, app=app
         )
         self.maintenance = Maintenance(
             engine,
@@ -62,12 +75,20 @@ class EngineThreads:
             self.heartbeat,
             contact,
             Scheduler(engine, ready.schedules),
-            dead_watch,
+            alerts,
+            CallRedactor.without_code(ready.redact, ready.parameters),
+            measures,
             on_answer=on_answer,
             on_forced_end=on_forced_end,
             ends_engine=ends_engine,
         )
         self.waiter = WorkerWaiter(waiting, suspects, on_suspects, ends_engine=ends_engine)
+
+    def _pass_on(self, command: SessionCommand) -> None:
+        """Pass on a command of an operator. First end the wait for jobs, or begin it again: a quiet
+        worker must get no wake-up, because another worker would miss it."""
+        self.waiter.set_quiet(command is not SessionCommand.RUN)
+        self._on_command(command)
 
     def start(self) -> None:
         for thread in (self.heartbeat, self.maintenance, self.waiter):

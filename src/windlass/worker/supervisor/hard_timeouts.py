@@ -131,7 +131,13 @@ class Enforcement:
         )
         error, id, token = text.pack(), limit.id, limit.token
         if limit.delay_ms < 0:
-            return Buried(id=id, token=token, reason=Reason.TIMED_OUT, error=error)
+            return Buried(
+                id=id,
+                token=token,
+                reason=Reason.TIMED_OUT,
+                error=error,
+                fingerprint=text.fingerprint,
+            )
         return Retried(id=id, token=token, delay_ms=limit.delay_ms, error=error)
 
     def _end_cancelled(self, child: ChildProcess, limit: Limit) -> None:

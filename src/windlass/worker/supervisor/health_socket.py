@@ -47,6 +47,11 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     answered_s: float | None
     children: tuple[ChildStatus, ...]
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the engine answers the supervisor."""
+        return self.answered_s is not None and self.answered_s <= READY_S
+
 
 def describe_worker(
     options: WorkerOptions,

@@ -59,7 +59,8 @@ class Retirements:
             child.is_patient = is_patient
             log.info(LogEvent.CHILD_RETIRES, child.pid, why)
             self._waiting.append(child)
-            if not child.is_solo:  # a solo child starts when there are jobs for it
+            # A solo child starts when there are jobs for it, and a leaving child is not needed.
+            if not child.is_solo and not child.is_leaving:
                 self._replace()
         if (at_once or child.is_solo) and child in self._waiting:
             self._drain(child)

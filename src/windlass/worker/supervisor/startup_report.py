@@ -23,11 +23,16 @@ def log_start(options: WorkerOptions) -> None:
     log.info(
         LogEvent.WORKER_STARTED,
         options.app,
-        options.processes,
+        _processes(options),
         options.slots,
         _tiers(options.queues),
         listed(options.labels, ", labels "),
     )
+
+
+def _processes(options: WorkerOptions) -> LoggedValue:
+    least, most = options.processes, options.most_processes
+    return LoggedValue(least, str(least) if most is None else f"{least}..{most}")
 
 
 def _tiers(queues: Sequence[str]) -> LoggedValue:

@@ -12,6 +12,10 @@
 5. On the first SIGTERM or SIGINT children drain. When the grace is over, or on a second signal,
    they hand back running jobs. The supervisor kills children that still live 5 s later. SIGUSR1
    does the same with a short grace.
+6. Operators command a worker by its sessions: the heartbeat gets the command. A quiet worker claims
+   nothing and its running jobs finish; children that start meanwhile are quiet too. A command to
+   stop is like SIGTERM.
+7. With `most_processes`, `autoscale` changes the number of children by demand.
 """
 
 from __future__ import annotations
@@ -20,16 +24,27 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from logging import getLogger
 from time import monotonic, time_ns
 
-from windlass.dead_letter import DeadAlert
-from windlass.engine.contract import Engine, EngineOptions, Outcome, Plan, Retried, Waiter
+from windlass.core.alerts.rules import AlertEvent
+from windlass.engine.contract import (
+    Engine,
+    EngineOptions,
+    Outcome,
+    Plan,
+    Retried,
+    SessionCommand,
+    Waiter,
+)
+from windlass.engine.instrumented import instrument
 from windlass.engine.url import open_engine
 from windlass.worker.fetch.queue_turns import QueueTurns
 from windlass.worker.ipc.channel import (
-    Alert,
+    CallAlertHooks,
+    ChildSessionStarted,
     Command,
     DrainChild,
     Draining,
@@ -40,8 +55,9 @@ from windlass.worker.ipc.channel import (
     Ready,
     Report,
     Resting,
+    RunsMeasured,
     SessionGone,
-    SessionStarted,
+    SetQuiet,
     SuspectsSeen,
     Wedged,
 )
@@ -49,15 +65,21 @@ from windlass.worker.ipc.shared_memory import SlotTable
 from windlass.worker.ipc.wake_socket import LOOK
 from windlass.worker.logs.events import LogEvent, listed
 from windlass.worker.logs.setup import configure_early, configure_own
+from windlass.worker.maintenance.demand import DemandWatch
+from windlass.worker.maintenance.measures import WorkerMeasures
 from windlass.worker.maintenance.service import Closing
+from windlass.worker.maintenance.session_commands import log_quiet
 from windlass.worker.options import SWITCH_INTERVAL_S, WorkerOptions
+from windlass.worker.supervisor.autoscale import Autoscaler
 from windlass.worker.supervisor.child_health import ChildHealth, Recycling
 from windlass.worker.supervisor.child_process import ChildProcess
 from windlass.worker.supervisor.engine_threads import EngineThreads
 from windlass.worker.supervisor.hard_timeouts import Enforcement
 from windlass.worker.supervisor.health_socket import WorkerStatus, answer_probes, describe_worker
+from windlass.worker.supervisor.monitor import WorkerMonitor
 from windlass.worker.supervisor.reactor import Reactor
 from windlass.worker.supervisor.retirement import KILL_S, Retirements
+from windlass.worker.supervisor.scale_policy import SCALE_PERIODS, ScalePeriods
 from windlass.worker.supervisor.startup_report import log_start, show_banner
 
 log = getLogger("windlass.worker")
@@ -90,6 +112,8 @@ MOST_RETIRING = 2
 
 #: The most forced ends that wait for a child that calls their hooks.
 MOST_FORCED_ENDS = 1_000
+#: The most alerts that wait for a child. Further ones drop the oldest.
+MOST_ALERT_EVENTS = 100
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -102,14 +126,15 @@ _STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 class Supervisor:
     """The parent process of one worker. `run` returns the exit code."""
 
-    def __init__(self, options: WorkerOptions) -> None:
+    def __init__(self, options: WorkerOptions, scale_periods: ScalePeriods = SCALE_PERIODS) -> None:
         self._options = options
+        self._scale_periods = scale_periods
         self._started_ms = time_ns() // 1_000_000
         self._reactor = Reactor([*_STOPPING, signal.SIGCHLD])
         self._children: dict[int, ChildProcess] = {}
         self._retirements = Retirements(
             self._reactor,
-            MOST_RETIRING * options.processes,
+            MOST_RETIRING * options.most_children,
             replace=lambda: self._start_later(is_solo=False),
             kill=self._kill,
         )
@@ -124,15 +149,20 @@ class Supervisor:
         self._enforcement: Enforcement | None = None
         # Forced ends without a child to call their hooks:
         self._forced_ends: deque[EndedByForce] = deque(maxlen=MOST_FORCED_ENDS)
+        #: Alerts for which no child has called the hooks.
+        self._alert_events: deque[AlertEvent] = deque(maxlen=MOST_ALERT_EVENTS)
         self._respawns = 0  # children that will be started soon
         self._is_solo_coming = False
         self._short_lives = 0
         self._stops = 0
-        self._is_signalled = False  # a signal has requested the stop
+        self._is_quiet = False
+        self._is_signalled = False  # a signal or a command has requested the stop
         self._stopped_at = 0.0
         self._is_handing_back = False
         self._exit_code = EXIT_OK
         self._location = ""
+        self._measures = WorkerMeasures()
+        self._monitor = WorkerMonitor(self._measures, is_up=lambda: self._status().is_answered)
 
     def _living(self) -> list[ChildProcess]:
         return list(self._children.values())
@@ -140,9 +170,16 @@ class Supervisor:
     def run(self) -> int:
         configure_early(self._options.log_level)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        with self._reactor, answer_probes(self._reactor, self._status):
+        try:
+            metrics = self._open_metrics()
+        except OSError as error:
+            log.error(LogEvent.METRICS_UNSERVED, self._options.metrics, error.strerror or error)
+            return EXIT_FAILED
+        with metrics as url, self._reactor, answer_probes(self._reactor, self._status):
             self._reactor.on_signal(self._on_signal)
             log_start(self._options)
+            if url is not None:
+                log.info(LogEvent.METRICS_SERVED, url)
             try:
                 self._start_child(is_solo=False)
                 while self._children or (self._respawns and not self._stops):
@@ -156,6 +193,14 @@ class Supervisor:
                 self._threads.heartbeat.stop(UNANSWERED_S)
         log.info(LogEvent.WORKER_STOPPED)
         return self._exit_code
+
+    def _open_metrics(self) -> AbstractContextManager[str | None]:
+        """Open the port of metrics, if the worker serves them."""
+        if self._options.metrics is None:
+            return nullcontext()
+        from windlass.worker.supervisor.metrics_server import MetricsServer  # needs an extra
+
+        return MetricsServer(self._options.metrics, self._monitor.collect)
 
     def _show_banner(self, engine: Engine, ready: Ready) -> None:
         """Log the start. A worker that a signal has stopped is not ready. A burst that has ended
@@ -181,9 +226,12 @@ class Supervisor:
             self._start_later(is_solo=is_solo)
             return
         self._children[child.pid] = child
+        self._monitor.note_start(child)
         self._reactor.watch(child.channel, partial(self._listen, child))
         child.on_unsent = partial(self._reactor.await_room, child.channel, child.flush)
         child.flush()  # the first message was sent before `on_unsent` was set
+        if self._is_quiet:
+            child.send(SetQuiet(True))
 
     def _start_later(self, *, is_solo: bool) -> None:
         """Start a child: at once, or after a back-off if several children ended early."""
@@ -203,12 +251,14 @@ class Supervisor:
 
     def _serve_alone(self) -> None:
         """Serve jobs that must run alone: wake idle solo children. If all are busy, start another
-        one, up to the number of processes."""
+        one, up to the number of processes. A quiet worker leaves these jobs to others."""
+        if self._is_quiet:
+            return
         solo = [child for child in self._children.values() if child.is_solo]
         idle = [child for child in solo if not child.table.occupied()]
         for child in idle:
             child.wakes.send(LOOK)
-        has_room = len(solo) < self._options.processes and not idle
+        has_room = len(solo) < self._options.most_children and not idle
         if not self._stops and not self._is_solo_coming and has_room:
             self._start_later(is_solo=True)
 
@@ -218,7 +268,7 @@ class Supervisor:
         options = EngineOptions(
             lease_ms=ready.lease_ms, dead_ttl_ms=ready.dead_ttl_ms, most_calls=MOST_CALLS
         )
-        engine = open_engine(ready.url, options)
+        engine = self._open_engine(ready.url, options)
         self._retirements.grace_s = ready.shutdown_grace_ms / 1000
         queues, labels = self._options.queues, self._options.labels
         self._plans = {
@@ -230,11 +280,14 @@ class Supervisor:
             ready,
             engine,
             options,
+            open_engine=self._open_engine,
             living=self._living,
             on_gone=lambda session: post(partial(self._report_gone, session)),
             on_cancel=lambda session, ids: post(partial(self._cancel, session, ids)),
+            on_command=lambda command: post(partial(self._obey, command)),
             on_suspects=lambda: post(self._serve_alone),
-            on_alert=lambda alert: post(partial(self._alert, alert)),
+            on_alert=lambda event: post(partial(self._call_alert_hooks, event)),
+            measures=self._measures,
             on_answer=partial(self._show_banner, engine, ready),
             on_forced_end=lambda outcome: post(partial(self._note_forced_end, outcome)),
             suspects=self._plans[True],
@@ -248,12 +301,38 @@ class Supervisor:
             kill=self._kill,
         )
         self._location = engine.location
+        if self._options.most_processes is not None:
+            self._begin_scaling(engine, threads)
         threads.start()
         self._child_health.start()
         for _ in range(0 if self._stops else self._options.processes - 1):
             self._start_child(is_solo=False)
         if self._options.burst:
             self._end_burst()
+
+    def _open_engine(self, url: str, options: EngineOptions) -> Engine:
+        engine = open_engine(url, options)
+        is_timed = self._options.metrics is not None
+        return instrument(engine, self._monitor.call_times) if is_timed else engine
+
+    def _begin_scaling(self, engine: Engine, threads: EngineThreads) -> None:
+        scaler = Autoscaler(
+            self._reactor,
+            self._options,
+            self._scale_periods,
+            self._retirements,
+            living=self._living,
+            count_coming=lambda: self._respawns - self._is_solo_coming,
+            start_child=lambda: self._start_later(is_solo=False),
+            is_held=lambda: self._is_quiet or self._stops > 0,
+        )
+        watch = DemandWatch(
+            engine,
+            self._options,
+            sessions=lambda: [child.session for child in self._living()],
+            on_demand=lambda demand: self._reactor.post(partial(scaler.note, demand)),
+        )
+        scaler.start(threads.maintenance.add_duty(watch.look))
 
     # -------------------------------------------------------------------------------- listening
 
@@ -287,16 +366,19 @@ class Supervisor:
                     self._enforcement.watch(child)
             case Failed():
                 child.failure = report.text
-            case SessionStarted():
+            case ChildSessionStarted():
                 self._forget_wait(child)
                 child.session = report.session
                 if self._threads is not None:
                     self._threads.heartbeat.beat_soon()
                 self._report_forced_ends()
+                self._pass_alert_events()
             case Resting():
                 self._wait_for(child, report)
             case SuspectsSeen():
                 self._serve_alone()
+            case RunsMeasured():
+                self._measures.add(report.measures, report.stale)
             case Wedged():
                 log.error(LogEvent.CHILD_WEDGED, child.pid, report.text)
                 self._kill(child)
@@ -313,16 +395,28 @@ class Supervisor:
             self._threads.waiter.leave(child.session)
 
     def _report_gone(self, session: str) -> None:
+        """Tell the child. Heartbeats may find the session expired again before the child has a new
+        one: log it once."""
         for child in self._children.values():
             if child.session == session:
-                log.warning(LogEvent.SESSION_GONE, session, child.pid)
+                if child.expired != session:
+                    log.warning(LogEvent.SESSION_GONE, session, child.pid)
+                child.expired = session
                 child.send(SessionGone(session))
 
-    def _alert(self, alert: DeadAlert) -> None:
+    def _call_alert_hooks(self, event: AlertEvent) -> None:
         """Let one child call the alert hooks: the supervisor does not load the app."""
+        self._alert_events.append(event)
+        self._pass_alert_events()
+
+    def _pass_alert_events(self) -> None:
+        """Send alerts to a child that stays. Without one they wait: alerts fire when children
+        die."""
         for child in self._children.values():
-            if child.session:
-                child.send(Alert(alert))
+            stays = not child.is_retiring or self._stops
+            if child.session and stays and not child.was_killed:
+                while self._alert_events:
+                    child.send(CallAlertHooks(self._alert_events.popleft()))
                 break
 
     def _note_forced_end(self, outcome: Outcome) -> None:
@@ -360,6 +454,7 @@ class Supervisor:
             self._forget_wait(child)
             child.close_channels()
             del self._children[child.pid]
+            self._monitor.note_end(child)
             self._retirements.forget(child)
             self._handle_death(child)
 
@@ -374,8 +469,8 @@ class Supervisor:
             self._threads.maintenance.request(Closing(child.session, suspects, child.cause()))
         if suspects or not self._ended_well(child):
             self._log_death(child, suspects)
-        if child.is_retiring:
-            return  # its replacement exists, or is starting
+        if child.is_retiring or child.is_leaving:
+            return  # its replacement exists or is starting, or the worker needs fewer children
         self._count_life(child)
         if not self._stops and not child.is_solo:
             self._start_later(is_solo=False)  # a solo child starts when there are jobs for it
@@ -405,6 +500,28 @@ class Supervisor:
         was_short = child.failure is not None or monotonic() - child.started_at < SHORT_LIFE_S
         self._short_lives = self._short_lives + 1 if was_short else 0
 
+    # --------------------------------------------------------------------------------- commands
+
+    def _obey(self, command: SessionCommand) -> None:
+        """Obey an operator. A burst that is quiet would never end, so it stops."""
+        if self._stops:
+            return
+        is_quiet = command is SessionCommand.QUIET
+        if command is SessionCommand.STOP or (is_quiet and self._options.burst):
+            self._stop_on_command()
+        else:
+            self._is_quiet = is_quiet
+            log_quiet(is_quiet)
+            for child in self._children.values():
+                child.send(SetQuiet(is_quiet or child.is_leaving))
+
+    def _stop_on_command(self) -> None:
+        self._stops += 1
+        self._is_signalled = True
+        self._stopped_at = monotonic()
+        log.info(LogEvent.WORKER_STOP_COMMANDED, self._retirements.grace_s)
+        self._drain(self._retirements.grace_s)
+
     # --------------------------------------------------------------------------------- stopping
 
     def _stop(self, number: signal.Signals) -> None:
@@ -423,6 +540,8 @@ class Supervisor:
             self._hand_back()
 
     def _drain(self, grace_s: float) -> None:
+        if self._threads is not None:
+            self._threads.heartbeat.note_stop()
         self._send_all(DrainChild())
         self._reactor.after(grace_s, self._hand_back)
 

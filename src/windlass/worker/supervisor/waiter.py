@@ -8,7 +8,8 @@
 4. The supervisor waits too, for jobs that must run alone, and starts a child for them.
 5. Every few seconds the waiter wakes one idle child. That child adopts jobs that were put aside,
    and finds jobs after a lost wake-up.
-6. After each reply of the engine the waiter notes the time in the shared memory of the idle
+6. While the worker is quiet, the waiter waits for no child, so that other workers get the wake-ups.
+7. After each reply of the engine the waiter notes the time in the shared memory of the idle
    children. A child that finds no note for a while claims by itself.
 """
 
@@ -69,6 +70,7 @@ class WorkerWaiter:
         self._idle: dict[str, tuple[IdleChild, Waiter]] = {}  # by session
         self._suspects_at = 0.0
         self._remind_at = 0.0
+        self._is_quiet = False
         self._is_stopping = False
         self._has_ended = False
         self._is_refused = False  # the refusal was logged
@@ -96,6 +98,11 @@ class WorkerWaiter:
             is_known = self._idle.pop(session, None) is not None
         if is_known:
             self._nudge()
+
+    def set_quiet(self, is_quiet: bool) -> None:
+        """Wait for no jobs while the worker is quiet. Thread-safe."""
+        self._is_quiet = is_quiet
+        self._nudge()
 
     def _nudge(self) -> None:
         """End the wait in the engine. After the end do nothing: its descriptor may be reused."""
@@ -139,6 +146,8 @@ class WorkerWaiter:
 
     def _waiters(self) -> list[Waiter]:
         """Return the waits of idle children. Children stopped by a signal cannot run jobs."""
+        if self._is_quiet:
+            return []
         with self._lock:
             idle = list(self._idle.values())
         waiters = [waiter for child, waiter in idle if child.is_running()]
@@ -165,7 +174,7 @@ class WorkerWaiter:
         return None
 
     def _remind(self, idle: list[tuple[IdleChild, Waiter]], now: float) -> None:
-        if idle and now >= self._remind_at:
+        if idle and now >= self._remind_at and not self._is_quiet:
             self._remind_at = now + REMIND_S
             self._wake(WakeUp(idle[0][1].session), None)
 
