@@ -1,0 +1,1 @@
+"""What other systems are told about jobs: metrics for Prometheus, and traces by OpenTelemetry."""
