@@ -1,0 +1,1 @@
+"""The worker protocol: sessions, claims and outcomes for workers in any language."""
