@@ -17,7 +17,7 @@ from windlass import Windlass
 COLOUR = "\x1b[3"
 ALL = all_commands()
 #: Commands that print instructions, or run until they are stopped, and print no data.
-WITHOUT_DATA = {"demo", "worker", "completion", "schedule remove"}
+WITHOUT_DATA = {"demo", "worker", "serve", "dashboard", "completion", "schedule remove"}
 
 
 @pytest.mark.parametrize("path", ALL)

@@ -110,7 +110,7 @@ def test_status_says_why_jobs_are_held(tmp_path: Path, type_here: Typing, varian
         hand = Hand(app)
         claims = [hand.take() for _ in jobs]
         reasons = {
-            "pay": "task pay is unknown to the app of worker w",
+            "pay": "task pay has no code in the app of worker w",
             "sing": "too many arguments",
         }
         outcomes = [

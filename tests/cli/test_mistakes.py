@@ -55,6 +55,7 @@ AT_ONCE = {
     "other name for logs": Mistake(("worker", "tasks:app", "-l", "info"), "Write --log-level"),
     "other name for schedules": Mistake(("beat",), "'beat'. Every worker runs schedules"),
     "other name for workers": Mistake(("inspect", "active"), "`windlass workers` shows"),
+    "tasks are listed elsewhere": Mistake(("task", "list"), "'list'. `windlass tasks` lists tasks"),
     "other name for queues that are full": Mistake(("purge",), "`windlass queue purge` removes"),
     "other name for dead jobs": Mistake(("dead", "purge"), "`windlass dead discard` dead jobs."),
     "url of nothing": Mistake(("status", "--url", "jobs.db"), "such as 'sqlite:///jobs.db'"),
@@ -152,7 +153,7 @@ LATER = {
         ("enqueue", "tasks.add", "--kwargs", "[]"), "--kwargs expects a JSON object", 2, APP
     ),
     "arguments nested too deeply": Mistake(
-        ("enqueue", "tasks.add", "--args", "[" * 300 + "]" * 300), "nested deeper", 2, APP
+        ("enqueue", "tasks.add", "--args", "[" * 300 + "]" * 300), "64 levels of nesting", 2, APP
     ),
     "arguments nested without an end": Mistake(
         ("enqueue", "tasks.add", "--args", "[" * 9000), "recursion depth exceeded", 2, APP

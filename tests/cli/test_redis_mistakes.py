@@ -11,6 +11,22 @@ from tests.cli.shell import Ran, Shell
 from tests.redis_server import RedisServer, free_port, private_server, shared_server
 
 APP = "from windlass import Windlass\napp = Windlass()\n\n@app.task\ndef nothing() -> None: ...\n"
+#: Pauses the server between its setup and the enqueue.
+PAUSING = """
+import os
+import socket
+from collections.abc import Iterator
+from windlass import EnqueueCall
+
+@app.around_enqueue
+def pause(call: EnqueueCall) -> Iterator[None]:
+    if os.environ.get("PAUSES"):
+        app.engine.migrate()
+        with socket.create_connection(("127.0.0.1", {port})) as connection:
+            connection.sendall(b"AUTH right\\r\\nCLIENT PAUSE 60000 WRITE\\r\\n")
+            connection.recv(100)
+    yield
+"""
 #: Run before anything else by every interpreter that has its folder on the path.
 WITHOUT_DRIVER = """
 import sys
@@ -69,11 +85,22 @@ def test_no_password(shell: Shell, locked: RedisServer) -> None:
 
 
 def test_whether_a_job_was_stored_is_not_always_known(shell: Shell, locked: RedisServer) -> None:
-    pause = ("CLIENT", "PAUSE", "60000", "WRITE")
-    ran = enqueue_during(shell, locked, pause, ("CLIENT", "UNPAUSE"))
+    (shell.folder / "tasks.py").write_text(APP + PAUSING.format(port=locked.port))
+    url = f"redis://:right@127.0.0.1:{locked.port}/0"
+    told = {"WINDLASS_APP": "tasks:app", "WINDLASS_URL": url, "WINDLASS_ENQUEUE_TIMEOUT": "500ms"}
+    assert shell.type("enqueue", "tasks.nothing", **told).code == 0
+    ran = shell.type("enqueue", "tasks.nothing", PAUSES="1", **told)
+    locked.tell("AUTH", "right\r\nCLIENT", "UNPAUSE")
+    assert (ran.code, ran.out) == (3, "")
     assert re.search("Job [0-9a-z]{26} may or may not have been stored", ran.err)
     assert "twice, enqueue it with --idempotency-key KEY." in ran.err
     assert "using(" not in ran.err
+
+
+def test_a_job_is_not_sent_before_the_server_is_set_up(shell: Shell, locked: RedisServer) -> None:
+    pause = ("CLIENT", "PAUSE", "60000", "WRITE")
+    ran = enqueue_during(shell, locked, pause, ("CLIENT", "UNPAUSE"))
+    assert re.search("Job [0-9a-z]{26} was not stored. The call can be repeated", ran.err)
 
 
 def test_a_full_server_has_stored_nothing(shell: Shell, locked: RedisServer) -> None:

@@ -54,7 +54,15 @@ def bury(app: Windlass) -> str:
     claim = hand.take()
     text = FailureText("ValueError", "no canary", "Traceback of the canary")
     error = app.packing.pack_failure(text, claim.task, claim.id)
-    hand._end(Buried(id=claim.id, token=claim.token, reason=Reason.EXHAUSTED, error=error))
+    hand._end(
+        Buried(
+            id=claim.id,
+            token=claim.token,
+            reason=Reason.EXHAUSTED,
+            error=error,
+            fingerprint=app.packing.failure_fingerprint(text, claim.task),
+        )
+    )
     return job.id
 
 

@@ -12,9 +12,12 @@ from io import StringIO
 
 import click
 
+from windlass.cli.commands.alerts import alerts
+from windlass.cli.commands.audit import audit
 from windlass.cli.commands.check import check
 from windlass.cli.commands.completion import completion
 from windlass.cli.commands.config import config
+from windlass.cli.commands.dashboard import dashboard
 from windlass.cli.commands.dead import dead
 from windlass.cli.commands.demo import demo
 from windlass.cli.commands.doctor import doctor
@@ -22,11 +25,14 @@ from windlass.cli.commands.enqueue import enqueue
 from windlass.cli.commands.health import health
 from windlass.cli.commands.job import job
 from windlass.cli.commands.migrate import migrate
+from windlass.cli.commands.operation import operation
 from windlass.cli.commands.queue import queue
 from windlass.cli.commands.schedule import schedule
+from windlass.cli.commands.serve import serve
 from windlass.cli.commands.status import status
 from windlass.cli.commands.task import task
 from windlass.cli.commands.tasks import tasks
+from windlass.cli.commands.token import token
 from windlass.cli.commands.top import top
 from windlass.cli.commands.worker import worker
 from windlass.cli.commands.workers import workers
@@ -54,8 +60,23 @@ def windlass() -> None:
 
 
 for command in (
-    *(demo, worker, enqueue, status, tasks, workers, top, health),
-    *(job, dead, queue, task, schedule, config, check, migrate, doctor, completion),
+    *(demo, worker, serve, dashboard, enqueue, status, tasks, workers, top, health),
+    *(
+        job,
+        dead,
+        queue,
+        task,
+        schedule,
+        operation,
+        alerts,
+        token,
+        audit,
+        config,
+        check,
+        migrate,
+        doctor,
+        completion,
+    ),
 ):
     windlass.add_command(command)
 

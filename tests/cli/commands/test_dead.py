@@ -11,6 +11,7 @@ from tests.cli.conftest import Typing
 from tests.cli.shell import Shell
 from tests.worker.yard import until
 from windlass import JobNotFound, State, Unique, Windlass
+from windlass.cli.support.audit_trail import actor
 
 UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
 
@@ -182,13 +183,22 @@ def test_discard_without_a_question(shell: Shell, app: Windlass, dead: list[str]
 
 def test_groups(shell: Shell, app: Windlass, dead: list[str]) -> None:
     head, *rows = shell.type("dead", "list", "--group", "--url", shell.url).out.splitlines()
-    assert head.split() == ["fingerprint", "count", "task", "first", "last", "example", "error"]
+    names = ["fingerprint", "count", "task", "releases", "first", "last", "example", "error"]
+    assert head.split() == names
     assert [row.split()[1:3] for row in rows] == [["2", "tasks.add"], ["1", "tasks.other"]]
     [first, _] = shell.type("dead", "list", "--group", "--json", "--url", shell.url).json
-    assert (first["count"], first["example"]) == (2, max(dead[:2]))
+    assert first["count"] == 2
+    assert first["example"] in dead[:2]
+    assert first["releases"][0]["release"] == ""
     command = ["dead", "list", "--fingerprint", first["fingerprint"], "--task", "tasks.add"]
     ran = shell.type(*command, "--json", "--url", shell.url)
     assert {described["id"] for described in ran.json} == set(dead[:2])
+    ran = shell.type("dead", "list", "--group", "--new-since", "v1", "--url", shell.url)
+    assert (ran.code, ran.err) == (0, "No groups of dead jobs are new since v1.\n")
+    ran = shell.type("dead", "list", "--new-since", "v1", "--url", shell.url)
+    assert (ran.code, "--new-since is for groups" in ran.err) == (2, True)
+    ran = shell.type("dead", "regroup", "--json", "--url", shell.url)
+    assert ran.json == {"regrouped": 0}
 
 
 @pytest.mark.parametrize("verb", ["retry", "discard"])
@@ -233,11 +243,34 @@ def test_ctrl_c_stops_between_two_steps(shell: Shell, app: Windlass, dead: list[
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=10)
     assert process.returncode == 1
-    assert out == "1 dead job retried.\n"
-    assert err == (
-        "Error: Stopped: the other jobs are unchanged. Run the same command to continue.\n"
-    )
+    assert out == "1 job retried.\n"
+    [paused] = app.operations.list()
+    assert (paused.state, paused.done) == ("paused", 1)
+    assert err.startswith(f"Error: Paused: paused by {actor()}. ")
+    assert f"windlass operation resume {paused.id}` continues" in err
     assert sorted(states(app, dead)) == [State.DEAD, State.DEAD, State.READY]
+
+
+def test_a_filter_with_a_rate_is_a_bulk_operation(
+    type_here: Typing, shell: Shell, app: Windlass, dead: list[str]
+) -> None:
+    command = ["dead", "retry", "--task", "tasks.add", "--rate", "50", "--stop-after", "3"]
+    ran = type_here(*command, "--json", "--url", shell.url)
+    [found] = app.operations.list()
+    assert (ran.code, ran.json["retried"], ran.json["operation"]) == (0, 2, found.id)
+    assert (found.state, found.rate, found.stop_after, found.total) == ("finished", 50, 3, 2)
+    assert (found.actor, found.filter["task"]) == (actor(), "tasks.add")
+    assert sorted(states(app, dead)) == [State.DEAD, State.READY, State.READY]
+    [own, ended] = app.audit.list()
+    assert (own.action, own.details["done"], own.details["operation"]) == (
+        *("dead.retry", 2, found.id),
+    )
+    assert ended.action == "operation.finished"
+
+
+def test_a_stop_rule_is_for_filters(type_here: Typing, shell: Shell, dead: list[str]) -> None:
+    ran = type_here("dead", "retry", dead[0], "--stop-after", "3", "--url", shell.url)
+    assert (ran.code, "--stop-after is for a filter or --all" in ran.err) == (2, True)
 
 
 # ----------------------------------------------------------------------------------------- editing

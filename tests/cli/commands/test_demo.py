@@ -13,8 +13,9 @@ from tests.app.hand import Hand
 from tests.cli.shell import Shell
 from tests.redis_server import free_port, private_server
 from windlass import Windlass
+from windlass.cli.commands.demo.place import choose_url, removals
 from windlass.cli.commands.demo.proof import Proof, prove
-from windlass.cli.commands.demo.show import choose_url, describe_exit, removals
+from windlass.cli.commands.demo.worker_process import describe_exit
 from windlass.core.ids import new_nonce
 from windlass.engine.contract import Plan, Succeeded
 from windlass.engine.redis.keys import KINDS, key

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.cli.conftest import Typing
 from tests.cli.shell import Shell
@@ -17,6 +20,7 @@ from windlass.cli.support.wording import never_stored
 from windlass.core.introduction import Introduction
 from windlass.engine.contract import Beat, Finding, Grade, Plan, Unroutable
 from windlass.testing.contract.world import claim_jobs
+from windlass.worker.ipc.process_identity import machine, start_of
 
 VERDICTS = {"ok", "advice", "problem"}
 
@@ -91,10 +95,19 @@ def test_a_wrong_password_is_a_finding(shell: Shell) -> None:
 
 
 def test_no_database_is_made(shell: Shell) -> None:
-    ran = shell.type("doctor", "--url", shell.url)
+    ran = shell.type("doctor", "--json", "--url", shell.url)
+    assert (ran.code, ran.err) == (1, "")
+    by_subject = {finding["subject"]: finding for finding in ran.json["findings"]}
+    assert by_subject["file"]["grade"] == "problem"
+    assert f"there is no database {shell.database} yet" in by_subject["file"]["text"]
+    assert by_subject["jobs"]["text"] == never_stored("sqlite")
+    assert not list(shell.folder.glob("jobs.db*"))
+
+
+def test_neither_an_app_nor_a_url(shell: Shell) -> None:
+    ran = shell.type("doctor")
     assert ran.code == 1
-    assert "There is no database" in ran.err
-    assert not shell.database.exists()
+    assert "Neither an app nor a url was given" in ran.err
 
 
 def findings(type_here: Typing, **environment: str) -> dict[str, tuple[str, str]]:
@@ -174,7 +187,7 @@ def test_jobs_that_wait_for_a_label(app: Windlass, queues: tuple[str, ...], opti
     app.tasks["tasks.add"].using(requires=["gpu", "large"]).enqueue(1)
     known = Introduction(host="h", worker=7, queues=queues)
     app.engine.beat([Beat(session="h.7.x", info=known.pack())])
-    found = {finding.subject: finding for finding in examine_jobs(app.engine)}
+    found = {finding.subject: finding for finding in examine_jobs(app)}
     assert found["queues"] == Finding(
         Grade.PROBLEM,
         "queues",
@@ -186,7 +199,7 @@ def test_jobs_that_wait_for_a_label(app: Windlass, queues: tuple[str, ...], opti
 @pytest.mark.parametrize("variant", ["sqlite-file", "redis-4"])
 def test_a_worker_without_heartbeats(variant: str, tmp_path: Path) -> None:
     def findings() -> list[Finding]:
-        return [one for one in examine_jobs(app.engine) if one.subject == "workers"]
+        return [one for one in examine_jobs(app) if one.subject == "workers"]
 
     with Windlass(fresh_url(variant, tmp_path)) as app:
         for number, session in enumerate(("h.7.x", "h.8.x"), start=7):
@@ -207,11 +220,56 @@ def test_a_worker_without_heartbeats(variant: str, tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.skipif(not machine(), reason="without /proc no process is recognised")
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis-4"])
+def test_a_worker_that_died_here_is_seen_at_once(
+    variant: str, tmp_path: Path, type_here: Typing
+) -> None:
+    def findings() -> dict[str, str]:
+        found = type_here("doctor", "--json", "--url", url).json["findings"]
+        return {f"{one['grade']} {one['subject']}": one["text"] for one in found}
+
+    url = fresh_url(variant, tmp_path)
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    pid, start = process.pid, start_of(process.pid)
+    known = Introduction(
+        host="h",
+        worker=pid,
+        child=pid,
+        worker_start=start,
+        child_start=start,
+        machine=machine(),
+        lease_ms=30_000,
+    )
+    elsewhere = replace(known, worker=pid + 1, machine="another")
+    with process, Windlass(url) as app:
+        for session, said in (("h.7.x", known), ("h.8.x", elsewhere)):
+            app.engine.beat([Beat(session=session, info=said.pack())])
+        for _ in range(2):
+            app.task_named("charge").enqueue()
+        claim_jobs(app.engine, "h.7.x", "nonce", Plan(), 1)
+        assert findings()["ok workers"] == "2 workers with 2 children"
+        process.kill()
+        process.wait()
+        found = findings()
+        assert found["ok workers"] == "1 worker with 1 child", "another machine has other pids"
+        assert re.fullmatch(
+            f"worker {pid} on h, this machine, has died. Its 1 job returns to the queue when a "
+            r"worker starts here, or in (2\d|30)s",
+            found["advice workers"],
+        )
+        app.engine.close("h.8.x", (), "")
+        found = findings()
+        assert "1 ready job will wait until one starts" in found["problem workers"]
+        assert "has died" in found["advice workers"]
+        assert "ok queues" not in found
+
+
 def test_jobs_that_nobody_knows_and_dead_ones(app: Windlass) -> None:
     app.tasks["tasks.add"].enqueue(1)
     [claim] = claim_jobs(app.engine, "h.7.x", "nonce", Plan(), 1).claims
     app.engine.finish([Unroutable(id=claim.id, token=claim.token)])
-    found = {finding.subject: finding for finding in examine_jobs(app.engine)}
+    found = {finding.subject: finding for finding in examine_jobs(app)}
     assert found["unknown tasks"].grade is Grade.ADVICE
     text = found["unknown tasks"].text
     assert "no worker can run 1 job of tasks.add" in text

@@ -10,10 +10,11 @@ import pytest
 from tests.app.hand import Hand
 from tests.cli.conftest import Typing
 from tests.cli.shell import Shell
-from windlass import LogLine, Reject, State, Unique, Windlass
+from windlass import FailureText, LogLine, Reason, Reject, State, Unique, Windlass
 from windlass.cli.support import output, records, wording
+from windlass.cli.support.audit_trail import actor
 from windlass.context import Report
-from windlass.engine.contract import NewJob, Succeeded, Verdict
+from windlass.engine.contract import Buried, NewJob, Retried, Succeeded, Verdict
 
 UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
 
@@ -143,6 +144,21 @@ def test_list_says_how_long_a_job_ran(
     assert (succeeded, retrying) == ("20s", "")
 
 
+def test_list_does_not_say_how_long_a_cancelled_job_ran(
+    shell: Shell, app: Windlass, hand: Hand, type_here: Typing
+) -> None:
+    job = app.task(name="tasks.give")(give).enqueue()
+    claim = hand.take()
+    job.cancel()
+    outcome = Retried(id=claim.id, token=claim.token, delay_ms=0, error=b"")
+    assert app.engine.finish([outcome]) == [Verdict.OK]
+    [line] = type_here("job", "list", "--url", shell.url).out.splitlines()[1:]
+    assert " cancelled " in line
+    assert line.rstrip().endswith(" ago")
+    shown = type_here("job", "show", job.id, "--url", shell.url).out
+    assert {"started", "finished"} <= fields_of(shown).keys()
+
+
 # -------------------------------------------------------------------------------------------- show
 
 
@@ -159,6 +175,13 @@ def test_show_what_came_along_and_what_was_said(shell: Shell, app: Windlass, han
     (job,) = shell.type("job", "show", job_id, "--json", "--url", shell.url).json
     assert job["headers"] == {"user": "ann", "trace": "1-2"}
     assert job["log"] == [{"at": "2030-01-02T00:00:00Z", "message": "read\nall"}]
+
+
+def test_show_progress_without_a_message(shell: Shell, app: Windlass, hand: Hand) -> None:
+    job_id = app.tasks["tasks.add"].enqueue(1).id
+    hand.report(hand.take(), msgspec.json.encode(Report(0.5, "", ())))
+    shown = shell.type("job", "show", job_id, "--url", shell.url).out
+    assert "progress  50%\n" in shown
 
 
 def test_show(shell: Shell, job_id: str) -> None:
@@ -210,6 +233,32 @@ def test_history_has_a_line_for_each_failure(shell: Shell, hand: Hand, job_id: s
     second = lines[lines.index(first) + 1]
     assert second.strip().startswith("attempt 2 failed for good ")
     assert second.endswith(" on hand.1.0000: Reject: no such order ...")
+
+
+@pytest.mark.parametrize("tries", [0, 1])
+def test_a_job_that_did_not_start_has_no_further_attempt(
+    shell: Shell, hand: Hand, job_id: str, tries: int
+) -> None:
+    """As a job whose arguments cannot be decoded."""
+    for _ in range(tries):
+        hand.fail(ConnectionError("503"), delay_ms=0)
+    claim, error = hand.take(), FailureText.of(ValueError("no number")).pack()
+    outcome = Buried(
+        id=job_id, token=claim.token, reason=Reason.UNDECODABLE, error=error, started=False
+    )
+    assert hand.app.engine.finish([outcome]) == [Verdict.OK]
+    shown = shell.type("job", "show", job_id, "--url", shell.url).out
+    assert f"attempts     {tries} (" in shown
+    last = shown.partition("history")[2].partition("last error")[0].splitlines()[-1].strip()
+    assert last.startswith("failed for good before its start ")
+    assert last.endswith(" ago on hand.1.0000: ValueError: no number")
+    [described] = shell.type("job", "show", job_id, "--json", "--url", shell.url).json
+    assert described["attempts"] == tries
+    assert [entry["attempt"] for entry in described["history"]] == [1, None][1 - tries :]
+    hand.app.job(job_id).retry()
+    hand.bury(ValueError("no"))
+    [described] = shell.type("job", "show", job_id, "--json", "--url", shell.url).json
+    assert (described["attempts"], described["history"][-1]["attempt"]) == (1, 1)
 
 
 def test_a_cause_without_a_type_has_no_stray_colon(shell: Shell, hand: Hand, job_id: str) -> None:
@@ -266,6 +315,7 @@ def test_what_cannot_be_done_fails(shell: Shell, job_id: str) -> None:
     assert ran.code == 1
     assert ran.out.split()[2:] == [job_id, "refused", UNKNOWN, "unknown"]
     assert f"There is no job {UNKNOWN} in sqlite {shell.database}." in ran.err
+    assert f"Job {job_id} was not changed: it is ready. Only jobs that are dead or" in ran.err
     assert "Not changed: 2 of 2." in ran.err
 
 
@@ -317,6 +367,20 @@ def test_all_ages_are_those_of_one_instant(
         monkeypatch.setattr(module, "datetime", Hasty)
     [record] = app.engine.get([job_id])
     assert record is not None
-    records.print_record(msgspec.structs.replace(record, started_ms=record.created_ms))
+    records.print_record(app, msgspec.structs.replace(record, started_ms=record.created_ms))
     shown = fields_of(capsys.readouterr().out)
     assert shown["enqueued"].strip() == shown["started"].strip()
+
+
+def test_a_job_tells_why_it_does_not_run(type_here: Typing, shell: Shell, app: Windlass) -> None:
+    id = app.tasks["tasks.add"].enqueue(1).id
+    type_here("queue", "pause", "default", "--url", shell.url)
+    ran = type_here("job", "why", id, "--url", shell.url)
+    first, command, *others = ran.out.splitlines()
+    assert first.startswith(f"The queue default was paused by {actor()} at ")
+    assert command == "    windlass queue resume default"
+    assert others == ["No worker is alive.", "    windlass worker MODULE:APP -q default"]
+    found = type_here("job", "why", id, "--json", "--url", shell.url).json
+    assert [hold["kind"] for hold in found["holds"]] == ["queue_paused", "no_worker"]
+    ran = type_here("job", "why", "nothing", "--url", shell.url)
+    assert (ran.code, "There is no job nothing" in ran.err) == (1, True)

@@ -142,7 +142,10 @@ def test_each_id_gets_a_verdict(
     ran = type_here("job", *command, *some, "--json", "--url", shell.url)
     assert ran.code == 1
     assert ran.json == {later.id: "done", running.id: "refused", UNKNOWN: "unknown"}
-    assert f"Job {running.id} was not changed: only jobs that are ready, scheduled or" in ran.err
+    told = (
+        f"Job {running.id} was not changed: it is running. Only jobs that are ready, scheduled or"
+    )
+    assert told in ran.err
     assert "Not changed: 2 of 3." in ran.err
     info = later.info()
     wanted = ("default", State.READY) if command == ("run-now",) else ("bulk", State.SCHEDULED)
@@ -273,14 +276,29 @@ def test_an_unknown_task_is_reported(app: Windlass, shell: Shell, type_here: Typ
     app.tasks["tasks.add"].enqueue(1)
     asked = "Unknown task ad: the app does not declare it, and it has no jobs. "
     asked += "Did you mean tasks.add?\n"
-    for command, said in (
-        (("list",), f"No such jobs. {asked}"),
-        (("run-now",), asked),
-        (("move", "--queue", "default"), asked),
+    for command, code, said in (
+        (("list",), 0, f"No such jobs. {asked}"),
+        (("run-now",), 1, asked),
+        (("move", "--queue", "default"), 1, asked),
     ):
         ran = type_here("job", *command, "--task", "ad", "--app", "tasks:app")
-        assert (ran.code, ran.err.endswith(said)) == (0, True), ran.err
+        assert (ran.code, ran.err.endswith(said)) == (code, True), ran.err
         ran = type_here("job", *command, "--task", "ad", "--url", shell.url)
         assert (ran.code, "Unknown" in ran.err) == (0, False)
     listed = ("job", "list", "--task", "add", "--state", "dead", "--app", "tasks:app")
     assert type_here(*listed).err == "No such jobs.\n"
+
+
+@pytest.mark.parametrize(
+    "command", [("run-now", "--queue"), ("move", "--queue", "default", "--from")], ids=" ".join
+)
+def test_an_unknown_queue_is_reported(
+    app: Windlass, shell: Shell, type_here: Typing, command: tuple[str, ...]
+) -> None:
+    app.tasks["tasks.add"].enqueue(1)
+    ran = type_here("job", *command, "defualt", "--url", shell.url)
+    assert (ran.code, ran.out[:2]) == (1, "0 ")
+    assert "Unknown queue defualt: it has no jobs" in ran.err
+    assert "Did you mean default?" in ran.err
+    known = type_here("job", *command, "mail", *APP)  # a task of the app uses it
+    assert (known.code, known.err) == (0, "")

@@ -50,6 +50,17 @@ def test_an_unknown_task_needs_consent(app: Windlass, shell: Shell, type_here: T
     assert type_here("task", "pause", "tasks.ad", "--url", shell.url).code == 0  # and by its jobs
 
 
+def test_without_an_app_a_task_is_known_only_by_its_jobs(
+    app: Windlass, shell: Shell, type_here: Typing
+) -> None:
+    app.engine.migrate()
+    for command, code in (("pause", 1), ("resume", 0)):
+        ran = type_here("task", command, "tasks.add", "--url", shell.url)
+        assert ran.code == code
+        assert "Unknown task tasks.add: it has no jobs, and no app with tasks was given" in ran.err
+        assert "declare" not in ran.err
+
+
 def test_a_task_of_an_included_module_is_known(app: Windlass, shell: Shell) -> None:
     app.engine.migrate()
     main = 'from windlass import Windlass\napp = Windlass("sqlite:///jobs.db", include=["extra"])\n'

@@ -272,3 +272,11 @@ def test_a_worker_that_cannot_include_a_module_ends_with_its_traceback(shop: She
     assert ran.code == 2
     assert "ZeroDivisionError: division by zero" in ran.err
     assert "The module shop.parts.broken (from include='shop.parts.*')" in ran.err
+
+
+def test_a_worker_names_a_missing_module_in_one_line(shop: Shell) -> None:
+    name_modules(shop, "shop.nothing")
+    ran = shop.type("worker", "shop.app:app", "-p", "1")
+    assert ran.code == 2
+    assert "cannot serve shop.app:app: The module shop.nothing (from include=" in ran.err
+    assert "Traceback" not in ran.err

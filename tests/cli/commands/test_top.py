@@ -10,16 +10,20 @@ import time
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.app.hand import Hand
+from tests.app.past import Past
 from tests.cli.forks import SCRIPT
 from tests.cli.shell import Shell
 from windlass import Windlass
 from windlass.cli.commands.top import SHOWN_WORKERS, Looks
+from windlass.core.history import MINUTE_MS
 from windlass.core.ids import new_id
-from windlass.core.introduction import Introduction
+from windlass.core.introduction import HTTP, Introduction, RemoteIntroduction
 from windlass.engine.contract import Beat, NewJob, Plan
 from windlass.fleet import read_fleet
+from windlass.queue_loads import read_loads
 from windlass.testing.contract.world import claim_jobs
 
 
@@ -38,6 +42,23 @@ def test_what_a_worker_says_of_itself_is_inert(shell: Shell, app: Windlass) -> N
         assert r"\x1b[31mevil" in ran.out
         assert "[red]x[/red]" in ran.out
         assert all(char.isprintable() or char == "\n" for char in ran.out)
+
+
+def test_a_remote_worker_is_shown_by_name_without_its_secret(shell: Shell, app: Windlass) -> None:
+    known = RemoteIntroduction(
+        host="billing", kind=HTTP, tasks=("charge",), slots=2, principal="token:js", secret="hush"
+    )
+    beats = [Beat(session=f"~billing.0.{n}", info=known.pack()) for n in range(2)]
+    app.engine.beat(beats)
+    shown = shell.type("workers", "--url", shell.url).out
+    assert shown.splitlines()[1].split()[:5] == ["billing", "http", "running", "2", "4"]
+    listed = shell.type("workers", "--json", "--url", shell.url)
+    [worker] = listed.json
+    assert (worker["host"], worker["kind"], worker["tasks"]) == ("billing", "http", ["charge"])
+    assert "hush" not in listed.out + shown
+    assert (
+        "billing http" in shell.type("top", "--once", "--interval", "10ms", "--url", shell.url).out
+    )
 
 
 def test_in_a_pipe_no_line_is_cut(shell: Shell, app: Windlass) -> None:
@@ -138,9 +159,60 @@ def test_on_a_terminal_it_goes_on_until_interrupted(shell: Shell, app: Windlass)
     assert "No longer watching" in sent
 
 
+@pytest.mark.parametrize("columns", [100, 80, 60])
+def test_a_narrow_terminal_cuts_no_number(shell: Shell, app: Windlass, columns: int) -> None:
+    past = Past(app)
+    past.go_to(-1)
+    past.record("default", "tasks.add", run_s=2.0, succeeded=30, dead=10)
+    ours, theirs = pty.openpty()
+    looking = subprocess.Popen(
+        [SCRIPT, "top", "--once", "--interval", "10ms", "--url", shell.url],
+        env={**shell.environment({"TERM": "xterm"}), "COLUMNS": str(columns), "LINES": "30"},
+        stdout=theirs,
+    )
+    os.close(theirs)
+    sent = ""
+    try:
+        while chunk := os.read(ours, 65536):
+            sent += chunk.decode()
+    except OSError:
+        pass  # the other end is closed
+    os.close(ours)
+    assert looking.wait(20) == 0
+    assert "drains in" in sent
+    assert "25%" in sent
+    assert "\N{HORIZONTAL ELLIPSIS}" not in sent
+
+
 def test_one_document(shell: Shell, app: Windlass) -> None:
     app.tasks["tasks.add"].enqueue(1)
     ran = shell.type("top", "--json", "--interval", "10ms", "--url", shell.url)
     document: Any = msgspec.json.decode(ran.out)
-    assert document.keys() == {"engine", "stats", "rates", "workers"}
+    assert document.keys() == {"engine", "stats", "rates", "loads", "activity", "workers"}
     assert document["stats"]["queues"] == {"default": {"ready": 1}}
+    assert document["stats"]["enqueued"] == {"default": {"tasks.add": 1}}
+
+
+def test_the_load_is_that_of_the_reader(shell: Shell, app: Windlass) -> None:
+    """The same numbers as `/v1/scale`, and the rates and times of the last minutes."""
+    past = Past(app)
+    past.go_to(-7)
+    for _ in range(7):
+        past.tend()
+        app.enqueue_many(app.tasks["tasks.add"].bind(1) for _ in range(60))
+        past.record("default", "tasks.add", run_s=2.0, succeeded=30, dead=10)
+        app.engine.clock_offset_ms += MINUTE_MS
+    past.tend()
+    app.engine.clock_offset_ms = 0
+    document: Any = shell.type("top", "--json", "--interval", "10ms", "--url", shell.url).json
+    (load,) = document["loads"]
+    (read,) = read_loads(app.engine)
+    assert (load["ready"], load["demand_slots"]) == (read.ready, read.demand_slots)
+    assert load["demand_slots"] >= 2 + 420 * 2 // 60
+    assert load["in_rate"] == pytest.approx(1, rel=0.1)
+    assert document["activity"]["default"]["failure_rate"] == 0.25
+    shown = shell.type("top", "--once", "--interval", "10ms", "--url", shell.url).out
+    head, row = (line.split() for line in shown.splitlines()[6:8])
+    assert head[-3:] == ["drains", "in", "demand"]
+    assert row[:3] == ["default", "420", "0"]
+    assert row[-3:] == ["25%", "never", str(read.demand_slots)]

@@ -19,8 +19,10 @@ import msgspec
 from windlass.app import Windlass
 from windlass.cli.commands.dead_edit import retry_with
 from windlass.cli.support import bulk
+from windlass.cli.support.audit_trail import actor
 from windlass.cli.support.connection import connect, connected
 from windlass.cli.support.group import SuggestingGroup
+from windlass.cli.support.operation_progress import conclude, follow
 from windlass.cli.support.output import ask, print_json, print_list, report, say, tell
 from windlass.cli.support.parameters import (
     connection_options,
@@ -40,11 +42,14 @@ from windlass.core.states import State
 from windlass.dead_letter import DeadGroup, DeadLetter
 from windlass.dead_letters import Choice, Selection, read_task, require_dead, target
 from windlass.engine.contract import JobRecord
+from windlass.operations.operations import Operation
+from windlass.operations.replay import WINDOW
 
 #: The filters of a choice in words.
 _CHOICES: Final = {
     "task": "of the task {}",
     "fingerprint": "with the fingerprint {}",
+    "release": "of the release {}",
     "older_than": "dead for longer than {}",
     "newer_than": "dead for no longer than {}",
 }
@@ -69,6 +74,7 @@ def choice_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @click.option("--task", metavar="NAME", help="Only dead jobs of this task.")
     @click.option("--fingerprint", metavar="TEXT", help="Only failures with this fingerprint.")
+    @click.option("--release", metavar="NAME", help="Only jobs that died in this release.")
     @click.option(
         "--older-than", type=duration, metavar="TIME", help="Only dead for longer than 7d."
     )
@@ -94,8 +100,8 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
     def choosing(ids: tuple[str, ...], everything: bool, choice: Choice, **given: Any) -> None:
         if bool(ids) + bool(choice) + everything != 1:
             raise click.UsageError(
-                "Choose jobs by ID, or by --task, --fingerprint, --older-than and --newer-than, or "
-                "with --all: exactly one of these three ways."
+                "Choose jobs by ID, or by --task, --fingerprint, --release, --older-than and "
+                "--newer-than, or with --all: exactly one of these three ways."
             )
         command(chosen=Chosen(ids, choice), **given)
 
@@ -138,7 +144,7 @@ def _require_match(app: Windlass, chosen: Chosen, verb: str) -> int:
     """Return the number of chosen jobs. Zero is an error, except for a filter by age or --all."""
     require_dead(app.engine, chosen.ids)
     number = len(chosen.ids) or app.dead.count(**chosen.choice)
-    if not number and chosen.choice and chosen.choice.keys() <= {"task", "fingerprint"}:
+    if not number and chosen.choice and chosen.choice.keys() <= {"task", "fingerprint", "release"}:
         raise click.ClickException(f"{_none(app, chosen.choice)} Nothing was {verb}.")
     return number
 
@@ -149,19 +155,36 @@ def _require_match(app: Windlass, chosen: Chosen, verb: str) -> int:
 @dead.command("list")
 @choice_options
 @click.option("--group", is_flag=True, help="One line per group of similar failures.")
+@click.option(
+    "--new-since",
+    metavar="RELEASE",
+    help="Only groups without a death in this release or an earlier one.",
+)
 @limit_option
 @connected
 @json_option
-def list_(app: Windlass, choice: Choice, group: bool, limit: int, as_json: bool) -> None:
+def list_(
+    app: Windlass,
+    choice: Choice,
+    group: bool,
+    new_since: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
     """List dead jobs, latest first, or groups of them.
 
     \b
     windlass dead list --task shop.tasks.charge --newer-than 1h
     windlass dead list --group
+    windlass dead list --group --new-since v42
     """
     choice = _named(app, choice)
+    if new_since is not None and (not group or choice.keys() & {"older_than", "newer_than"}):
+        raise click.UsageError(
+            "--new-since is for groups: give --group with it, and no --older-than or --newer-than."
+        )
     if group:
-        _list_groups(app, choice, limit, as_json)
+        _list_groups(app, choice, new_since, limit, as_json)
     else:
         _list_letters(app, choice, limit, as_json)
 
@@ -181,17 +204,20 @@ def _list_letters(app: Windlass, choice: Choice, limit: int, as_json: bool) -> N
 
 def _describe_all(app: Windlass, letters: Sequence[DeadLetter]) -> list[dict[str, Any]]:
     records = app.engine.get([letter.id for letter in letters])
-    return [describe(app.packing.reveal(record)) for record in records if record is not None]
+    return [describe(app, app.packing.reveal(record)) for record in records if record is not None]
 
 
-def _list_groups(app: Windlass, choice: Choice, limit: int, as_json: bool) -> None:
-    found = app.dead.groups(**choice)
+def _list_groups(
+    app: Windlass, choice: Choice, new_since: str | None, limit: int, as_json: bool
+) -> None:
+    found = app.dead.groups(new_since=new_since, **choice)
+    none = f"No groups of dead jobs are new since {new_since}."
     print_list(
         found,
         lambda groups: msgspec.to_builtins(groups, builtin_types=()),
-        ["fingerprint", ">count", "task", "first", "last", "example", "error"],
+        ["fingerprint", ">count", "task", "releases", "first", "last", "example", "error"],
         _group_row,
-        none="" if found else _none(app, choice),
+        none="" if found else none if new_since is not None else _none(app, choice),
         as_json=as_json,
         limit=limit,
     )
@@ -206,7 +232,8 @@ def _letter_row(letter: DeadLetter) -> tuple[object, ...]:
 def _group_row(group: DeadGroup) -> tuple[object, ...]:
     error = str(group.error) if group.error else group.reason
     times = (age(group.first_at), age(group.last_at))
-    return (group.fingerprint, group.count, group.task, *times, group.example, error)
+    releases = ", ".join(f"{one.release or '-'}: {one.count}" for one in group.releases)
+    return (group.fingerprint, group.count, group.task, releases, *times, group.example, error)
 
 
 def _none(app: Windlass, choice: Choice) -> str:
@@ -214,7 +241,7 @@ def _none(app: Windlass, choice: Choice) -> str:
     if not choice:
         return "No dead jobs."
     task = read_task(choice.get("task"))
-    known = {*app.tasks, *(one.task for one in app.dead.groups())}
+    known = {*app.tasks, *app.remote_tasks, *(one.task for one in app.dead.groups())}
     hint = suggest_dotted(task, known) if task and task not in known else ""
     if "fingerprint" in choice and not hint:
         hint = f" `{program()} dead list --group` shows all groups."
@@ -233,9 +260,9 @@ def show(app: Windlass, job_id: str, as_json: bool) -> None:
     """
     record = _one(app, job_id)
     if as_json:
-        print_json(describe(record))
+        print_json(describe(app, record))
     else:
-        print_record(record)
+        print_record(app, record)
 
 
 def _one(app: Windlass, job_id: str) -> JobRecord:
@@ -250,7 +277,7 @@ def _one(app: Windlass, job_id: str) -> JobRecord:
 
 def _rate(value: str) -> float:
     try:
-        return per_second(value, name="it")
+        return per_second(f"{value}/s" if value.isdigit() else value, name="it")
     except ValueError:
         raise click.BadParameter(
             f"expected a rate such as 500/s, 30/m or 10/h, found {value!r}."
@@ -260,6 +287,12 @@ def _rate(value: str) -> float:
 @dead.command()
 @target_options
 @click.option("--rate", type=_rate, metavar="N/s", help="At most 500/s, 30/m or 10/h.")
+@click.option(
+    "--stop-after",
+    type=click.IntRange(0, WINDOW),
+    metavar="N",
+    help="With a filter: pause when N of the last 100 jobs failed again. 10 with --rate; 0: never.",
+)
 @click.option("--args", "args_text", metavar="JSON", help="Retry one job with these arguments.")
 @click.option("--kwargs", "kwargs_text", metavar="JSON", help="The same for keyword arguments.")
 @click.option("--unchecked", is_flag=True, help="Do not check these arguments against the task.")
@@ -270,6 +303,7 @@ def _rate(value: str) -> float:
 def retry(
     chosen: Chosen,
     rate: float | None,
+    stop_after: int | None,
     args_text: str | None,
     kwargs_text: str | None,
     unchecked: bool,
@@ -286,6 +320,10 @@ def retry(
     history keeps the old call. The arguments must fit the task; --unchecked is for a task whose
     code is not here.
 
+    With a filter, --rate or --stop-after start a bulk operation, which pauses by itself when its
+    jobs fail again. If this process is killed, `windlass serve` or `windlass operation resume`
+    continue it.
+
     \b
     windlass dead retry 01m7gk6tx900smjc57av0rnpgb
     windlass dead retry --task shop.tasks.charge --rate 500/s
@@ -295,6 +333,8 @@ def retry(
     is_edit = args_text is not None or kwargs_text is not None
     if is_edit and (len(chosen.ids) != 1 or rate is not None or dry_run):
         raise click.UsageError("--args and --kwargs need exactly one job, given by its ID.")
+    if stop_after is not None and chosen.ids:
+        raise click.UsageError("--stop-after is for a filter or --all, not for jobs by ID.")
     if unchecked and not is_edit:
         raise click.UsageError("--unchecked is for new arguments: give --args or --kwargs with it.")
     with connect(app_path, url) as app:
@@ -308,10 +348,25 @@ def retry(
             return _report_dry_run(chosen, number, "retried", as_json)
         if not chosen.ids and number > 1 and not yes and sys.stdin.isatty():
             _ask(f"Retry {chosen.words(number)} of {app.engine.location}?", "retried")
+        if not chosen.ids and (rate is not None or stop_after is not None):
+            ended_operation = follow(app, _start(app, chosen, rate, stop_after))
+            return conclude(ended_operation, as_json)
         with bulk.showing("Retrying", number) as show_progress:
             steps = app.dead.retrying(chosen.select(), rate)
             ended = bulk.run("retried", steps, show_progress)
     return _conclude(ended, "retried", as_json)
+
+
+def _start(app: Windlass, chosen: Chosen, rate: float | None, stop_after: int | None) -> Operation:
+    """Start the bulk operation of a retry by filter."""
+    return app.operations.start(
+        "dead.retry",
+        actor=actor(),
+        rate=rate,
+        stop_after=stop_after,
+        **chosen.choice,
+        everything=not chosen.choice,
+    )
 
 
 # -------------------------------------------------------------------------------------- discarding
@@ -357,6 +412,25 @@ def _log_printed(err: bool) -> Iterator[None]:
         yield
     finally:
         log.removeFilter(print_line)
+
+
+# --------------------------------------------------------------------------------------- grouping
+
+
+@dead.command(short_help="Compute the fingerprints of dead jobs again.")
+@connected
+@json_option
+def regroup(app: Windlass, as_json: bool) -> None:
+    """Compute the fingerprints of all dead jobs again, 50 at a time.
+
+    Needed only after a change of the secret, or of the rule in a new version of windlass. Workers
+    may keep running. Interrupted, the command can be repeated.
+
+    \b
+    windlass dead regroup
+    """
+    number = app.dead.regroup(everything=True)
+    report({"regrouped": number}, f"{count(number, 'dead job')} regrouped.", as_json)
 
 
 # ------------------------------------------------------------------------------------------ saying

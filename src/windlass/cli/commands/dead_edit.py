@@ -9,20 +9,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 import click
 import msgspec
 
 from windlass.app import Windlass
-from windlass.cli.support.calls import parse, require_fit
+from windlass.calls.json_calls import call_as_json, read_call, read_plain_call
+from windlass.cli.support.calls import fitting, parse
 from windlass.cli.support.wording import sentence
 from windlass.core.foreign_words import suggest_dotted
-from windlass.core.serialization.envelope import unpack
 from windlass.engine.contract import JobRecord
-from windlass.errors import DecodeError, EncodeError, MissingDecoder
+from windlass.errors import DecodeError, InvalidCall, MissingDecoder
 from windlass.task import Task
 from windlass.twins import run
 
@@ -46,24 +44,16 @@ def retry_with(
 
 def _require_task(app: Windlass, record: JobRecord) -> Task[..., Any]:
     """Return the task that checks the arguments of a job."""
-    task = app.known_tasks.get(record.task)
+    task = app.find_task(record.task)
     if task is None:
+        names = (*app.known_tasks, *app.remote_tasks)
         raise click.UsageError(
             f"The arguments cannot be checked: the task {record.task} is not known here."
-            f"{suggest_dotted(record.task, app.known_tasks)} Name the app that declares it with "
+            f"{suggest_dotted(record.task, names)} Name the app that declares it with "
             "--app; after a rename, add this name to the aliases of the task. --unchecked stores "
             "the arguments without the check."
         )
     return task
-
-
-@contextmanager
-def fitting() -> Iterator[None]:
-    """Report arguments that do not fit the task as wrong usage."""
-    try:
-        yield
-    except (TypeError, ValueError, DecodeError, EncodeError) as error:
-        raise click.UsageError(f"The arguments do not fit: {sentence(error)}") from error
 
 
 def new_arguments(
@@ -77,22 +67,24 @@ def new_arguments(
     """Replace the stored arguments by those of the options."""
     _require_readable(app, record, is_whole=None not in (args_text, kwargs_text))
     task = None if unchecked else _require_task(app, record)
-    call = _stored_call(record)
+    stored = call_as_json(app, record)  # empty if the bytes are not a call
+    args, kwargs = stored.args, stored.kwargs
     if args_text is not None:
-        call["args"] = parse("--args", args_text, list[msgspec.Raw], shown=args_text[:_SHOWN])
+        args = parse("--args", args_text, list[msgspec.Raw], shown=args_text[:_SHOWN])
     if kwargs_text is not None:
         kind = dict[str, msgspec.Raw]
-        call["kwargs"] = parse("--kwargs", kwargs_text, kind, shown=kwargs_text[:_SHOWN])
+        kwargs = parse("--kwargs", kwargs_text, kind, shown=kwargs_text[:_SHOWN])
     if task is not None and args_text is None:
-        _name_positional(call, task)
+        args, kwargs = _name_positional(args, kwargs, task)
     try:
-        return _decode(call, task)
-    except (TypeError, ValueError, DecodeError) as error:
-        if kwargs_text is None and call.get("kwargs"):
-            names = ", ".join(call["kwargs"])
+        if task is None:
+            return read_plain_call(record.task, args, kwargs)
+        return read_call(task, args, kwargs, allow_unread=True)
+    except InvalidCall as error:
+        if kwargs_text is None and kwargs:
             raise TypeError(
-                f"{sentence(error)} The stored keyword arguments stay ({names}): give --kwargs "
-                "too, '{}' for none"
+                f"{sentence(error)} The stored keyword arguments stay ({', '.join(kwargs)}): give "
+                "--kwargs too, '{}' for none"
             ) from error
         raise
 
@@ -115,32 +107,14 @@ def _require_readable(app: Windlass, record: JobRecord, *, is_whole: bool) -> No
         )
 
 
-def _stored_call(record: JobRecord) -> dict[str, Any]:
-    """Return the stored call; empty if the bytes are not a call."""
-    try:
-        envelope = unpack(record.payload, record.task)
-        return msgspec.json.decode(envelope.call, type=dict[str, Any])
-    except (DecodeError, msgspec.DecodeError):
-        return {}
-
-
-def _name_positional(call: dict[str, Any], task: Task[..., Any]) -> None:
+def _name_positional(
+    args: list[msgspec.Raw], kwargs: dict[str, msgspec.Raw], task: Task[..., Any]
+) -> tuple[list[msgspec.Raw], dict[str, msgspec.Raw]]:
     """Convert stored positional arguments to keywords, so that given keywords replace them."""
     parameters = list(inspect.signature(task.function).parameters.values())
-    stored = call.get("args", [])
-    taken = parameters[1 if task.takes_context else 0 :][: len(stored)]
-    if len(taken) == len(stored) and all(one.kind is one.POSITIONAL_OR_KEYWORD for one in taken):
-        named = {one.name: value for one, value in zip(taken, stored, strict=True)}
-        given = call.get("kwargs", {})
-        if not named.keys().isdisjoint(given):
-            call["args"], call["kwargs"] = [], {**named, **given}
-
-
-def _decode(call: dict[str, Any], task: Task[..., Any] | None) -> tuple[Any, dict[str, Any]]:
-    """The arguments as a worker would rebuild them; plain data without a task."""
-    encoded = msgspec.json.encode(call)
-    if task is not None:
-        require_fit(task, len(call.get("args", [])), call.get("kwargs", {}))
-        return task.codecs["json"].decode(encoded)
-    plain = msgspec.json.decode(encoded)
-    return plain.get("args", []), plain.get("kwargs", {})
+    taken = parameters[1 if task.takes_context else 0 :][: len(args)]
+    if len(taken) == len(args) and all(one.kind is one.POSITIONAL_OR_KEYWORD for one in taken):
+        named = {one.name: value for one, value in zip(taken, args, strict=True)}
+        if not named.keys().isdisjoint(kwargs):
+            return [], {**named, **kwargs}
+    return args, kwargs

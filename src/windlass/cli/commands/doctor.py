@@ -26,7 +26,7 @@ from windlass.cli.support.output import (
 )
 from windlass.cli.support.parameters import connection_options, json_option
 from windlass.cli.support.wording import count
-from windlass.engine.contract import Engine, Finding, Grade
+from windlass.engine.contract import Finding, Grade
 from windlass.errors import EngineError, SettingError
 
 
@@ -44,7 +44,7 @@ def doctor(app_path: str | None, url: str | None, as_json: bool) -> int:
     """
     location = ""
     try:
-        with connect(app_path, url, or_its_server=True) as app:
+        with connect(app_path, url, even_unused=True) as app:
             location = app.engine.location
             path = find_optional_app_path(app_path, url)
             findings, code = _examine(app, "" if path is None else path.target)
@@ -67,7 +67,7 @@ def _examine(app: Windlass, name: str) -> tuple[Sequence[Finding], int]:
     """Return the findings, and their exit code."""
     findings, code = list(examine_program(app, name)), 0
     try:
-        findings.extend(_examine_place(app.engine))
+        findings.extend(_examine_place(app))
     except EngineError as error:
         has_cause = any(finding.grade is Grade.PROBLEM for finding in findings)
         if not has_cause:  # otherwise a finding already says why jobs cannot be read
@@ -77,12 +77,14 @@ def _examine(app: Windlass, name: str) -> tuple[Sequence[Finding], int]:
     return findings, code or (FAILED if has_problem else 0)
 
 
-def _examine_place(engine: Engine) -> Iterator[Finding]:
+def _examine_place(app: Windlass) -> Iterator[Finding]:
+    engine = app.engine
     findings = engine.examine()
     yield from findings
-    if not any(finding.subject == "round trip" for finding in findings):
+    has_round_trip = any(finding.subject == "round trip" for finding in findings)
+    if not has_round_trip and engine.is_used():  # otherwise the question would set up the engine
         yield examine_answers(engine)
-    yield from examine_jobs(engine)
+    yield from examine_jobs(app)
 
 
 def _summary(location: str, findings: Sequence[Finding]) -> str:

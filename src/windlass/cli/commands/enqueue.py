@@ -15,8 +15,9 @@ import click
 import msgspec
 
 from windlass.app import Windlass
+from windlass.calls.json_calls import read_call, unread_fields
 from windlass.cli.support import parameters
-from windlass.cli.support.calls import parse, require_fit, unread_fields
+from windlass.cli.support.calls import fitting, parse
 from windlass.cli.support.connection import connect_to_enqueue
 from windlass.cli.support.output import print_json, say
 from windlass.cli.support.parameters import connection_options, json_option
@@ -27,7 +28,6 @@ from windlass.core.failures import FailureText
 from windlass.core.foreign_words import suggest_dotted
 from windlass.core.states import State
 from windlass.errors import (
-    DecodeError,
     EngineUnavailable,
     InvalidTask,
     JobCancelled,
@@ -157,10 +157,11 @@ def _parse(option: str, text: str, kind: Any, example: str) -> Any:
 
 
 def _find_task(app: Windlass, name: str) -> Task[..., Any]:
-    task = app.known_tasks.get(full_name(app, name))
+    task = app.find_task(full_name(app, name))
     if task is None:
-        hint = suggest_dotted(name, app.tasks)
-        known = ", ".join(sorted(app.tasks)) or "none"
+        names = sorted([*app.tasks, *app.remote_tasks])
+        known = ", ".join(names) or "none"
+        hint = suggest_dotted(name, names)
         raise InvalidTask(f"The app has no task {name!r}.{hint} It has: {known}.")
     return task
 
@@ -176,14 +177,9 @@ def _decode_call(
     task: Task[..., Any], args: list[msgspec.Raw], kwargs: dict[str, msgspec.Raw]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Decode the arguments as a worker would."""
-    try:
-        require_fit(task, len(args), kwargs)
-        written = msgspec.json.encode({"args": args, "kwargs": kwargs})
-        positional, named = task.codecs["json"].decode(written)
-        task.bind(*positional, **named)
-        unread = unread_fields(task, written)
-    except (TypeError, ValueError, DecodeError) as error:
-        raise click.UsageError(f"The arguments do not fit: {sentence(error)}") from error
+    with fitting():
+        positional, named = read_call(task, args, kwargs, allow_unread=True)
+    unread = unread_fields(task, args, kwargs)
     if unread:
         say(f"No argument of {task.name} has a field {' or '.join(unread)}: it was ignored.")
     return positional, named

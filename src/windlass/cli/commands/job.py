@@ -1,4 +1,4 @@
-"""`windlass job`: list, show, cancel and retry jobs. `job_change` has the other commands."""
+"""`windlass job`: list, show, explain, cancel and retry jobs. `job_change` has the others."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from windlass.cli.commands.job_change import edit, move, run_now
 from windlass.cli.support.connection import connected
 from windlass.cli.support.group import SuggestingGroup
 from windlass.cli.support.holds import is_unroutable, why_held
-from windlass.cli.support.output import print_json, print_list, say
+from windlass.cli.support.output import print_json, print_list, say, tell
 from windlass.cli.support.parameters import (
     header,
     ids_argument,
+    job_id,
     json_option,
     limit_option,
     moment,
     queue_name,
 )
 from windlass.cli.support.records import describe, print_record
-from windlass.cli.support.task_names import stored_name, why_unknown
+from windlass.cli.support.task_names import declares_tasks, stored_name, why_unknown
 from windlass.cli.support.verdicts import exit_code, print_codes
 from windlass.cli.support.wording import age, count, span
 from windlass.core.foreign_words import nearest
@@ -36,7 +37,7 @@ from windlass.job import JobInfo
 
 @click.group(cls=SuggestingGroup)
 def job() -> None:
-    """List jobs; show, cancel, retry, edit, start or move them.
+    """List, explain, cancel, retry, edit, start or move jobs.
 
     \b
     windlass job list --state retrying
@@ -129,7 +130,7 @@ def _ago(moment: datetime | timedelta) -> timedelta:
 
 def _ask_after(app: Windlass, task: str | None, queue: str | None) -> str:
     """Report an unknown task, or suggest a known name for an unknown queue."""
-    unknown = why_unknown(app, task) if task and app.tasks else ""
+    unknown = why_unknown(app, task) if task and declares_tasks(app) else ""
     if unknown:
         return f" {unknown}"
     queues = {queue_of(line) for line in app.engine.stats().queues}
@@ -153,6 +154,28 @@ def _ran(info: JobInfo) -> str:
 
 
 @job.command()
+@click.argument("job_id", type=job_id, metavar="ID")
+@connected
+@json_option
+def why(app: Windlass, job_id: str, as_json: bool) -> None:
+    """Say why a job does not run.
+
+    Lists what holds the job, in the order in which to resolve it, with a command for each.
+
+    \b
+    windlass job why 01m7gk6tx900smjc57av0rnpgb
+    """
+    found = app.jobs.why(job_id)
+    if as_json:
+        print_json(found)
+        return
+    for hold in found.holds:
+        tell(hold.text)
+        if hold.command is not None:
+            tell(f"    {hold.command}")
+
+
+@job.command()
 @ids_argument(required=True)
 @connected
 @json_option
@@ -170,12 +193,12 @@ def show(app: Windlass, ids: Sequence[str], as_json: bool) -> int:
         if record is not None
     ]
     if as_json:
-        print_json([describe(record, why) for record, why in found])
+        print_json([describe(app, record, why) for record, why in found])
     else:
-        _print_all(found)
-    for job_id, record in zip(ids, records, strict=True):
+        _print_all(app, found)
+    for id, record in zip(ids, records, strict=True):
         if record is None:
-            say(f"Error: {JobNotFound(job_id, app.engine.location)}")
+            say(f"Error: {JobNotFound(id, app.engine.location)}")
     return 0 if len(found) == len(ids) else 1
 
 
@@ -183,11 +206,11 @@ def _is_held(record: JobRecord | None) -> bool:
     return record is not None and is_unroutable(record)
 
 
-def _print_all(found: Sequence[tuple[JobRecord, str | None]]) -> None:
+def _print_all(app: Windlass, found: Sequence[tuple[JobRecord, str | None]]) -> None:
     for number, (record, why) in enumerate(found):
         if number:
             click.echo()
-        print_record(record, why)
+        print_record(app, record, why)
 
 
 @job.command(short_help="Cancel jobs that have not ended.")
@@ -222,5 +245,5 @@ def retry(app: Windlass, ids: Sequence[str], as_json: bool) -> int:
     windlass job retry 01m7gk6tx900smjc57av0rnpgb
     """
     codes = app.engine.revive([Revival(id=job_id) for job_id in ids])
-    print_codes(app, ids, codes, as_json, "only dead and cancelled jobs can be retried")
+    print_codes(app, ids, codes, as_json, "Only jobs that are dead or cancelled can be retried")
     return exit_code(codes, {ChangeCode.DONE})

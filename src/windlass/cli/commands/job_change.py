@@ -15,12 +15,13 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import click
 
 from windlass.app import Windlass
-from windlass.cli.commands.dead_edit import fitting, new_arguments
-from windlass.cli.commands.queue import require_known
+from windlass.cli.commands.dead_edit import new_arguments
+from windlass.cli.commands.queue import require_known, why_unknown_queue
 from windlass.cli.support import bulk
+from windlass.cli.support.calls import fitting
 from windlass.cli.support.connection import connect
 from windlass.cli.support.holds import why_paused
-from windlass.cli.support.output import ask, report, say
+from windlass.cli.support.output import FAILED, ask, report, say
 from windlass.cli.support.parameters import (
     F,
     connection_options,
@@ -30,7 +31,7 @@ from windlass.cli.support.parameters import (
     queue_name,
     yes_option,
 )
-from windlass.cli.support.task_names import stored_name, why_unknown
+from windlass.cli.support.task_names import declares_tasks, stored_name, why_unknown
 from windlass.cli.support.verdicts import exit_code, print_codes
 from windlass.cli.support.wording import count
 from windlass.core.queues.labels import queue_of
@@ -100,7 +101,7 @@ def _read(app: Windlass, job_id: str) -> JobRecord:
 
 # ----------------------------------------------------------------------------- starting and moving
 
-_WAITS: Final = "only jobs that are ready, scheduled or retrying can be changed"
+_WAITS: Final = "Only jobs that are ready, scheduled or retrying can be changed"
 
 
 @click.command("run-now", short_help="Let scheduled and retrying jobs start at once.")
@@ -249,11 +250,18 @@ class _Bulk(NamedTuple):
         task = read_task(self.choice.get("task")) or ""
         if self.done == "started" and changed.done and task in app.engine.paused_tasks():
             say(f"None of them starts yet: {why_paused(task)}.")
-        unknown = why_unknown(app, task) if task and app.tasks and not number else ""
+        unknown = "" if number else self._why_none(app, task)
         if unknown:
             say(unknown)
         if ended.was_stopped:
             raise click.ClickException(
                 "Stopped: the other jobs are unchanged. Run the same command to continue."
             )
-        return 0
+        return FAILED if unknown else 0
+
+    def _why_none(self, app: Windlass, task: str) -> str:
+        """Report a task or a queue that does not exist: probably a typo. Without an app, no task is
+        known."""
+        unknown = why_unknown(app, task) if task and declares_tasks(app) else ""
+        queue = self.choice.get("queue")
+        return unknown or ("".join(why_unknown_queue(queue, app)) if queue else "")

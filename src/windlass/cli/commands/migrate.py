@@ -25,7 +25,7 @@ def migrate(app_path: str | None, url: str | None, as_json: bool) -> int:
 
     Any command that opens a SQLite file migrates it. On Redis this command moves jobs in small
     batches. Exits with 1 while jobs of the old version are left: some run on its workers, or its
-    producers added some. Stop these and run it again.
+    producers added some. Stop these and run it again. Dead jobs without a fingerprint get one.
 
     \b
     windlass migrate --url redis://localhost:6379/0
@@ -33,6 +33,7 @@ def migrate(app_path: str | None, url: str | None, as_json: bool) -> int:
     with connect(app_path, url) as app:
         done = migrate_all(app.engine)
         stored = app.engine.migrate()
+        app.dead.regroup()
         if as_json:
             location = app.engine.location
             counted = {"format": stored, "moved": done.moved, "left": done.left}

@@ -9,6 +9,7 @@ from datetime import timedelta
 import click
 
 from windlass.app import Windlass
+from windlass.cli.support.audit_trail import note_done
 from windlass.cli.support.connection import connect, connected
 from windlass.cli.support.group import SuggestingGroup
 from windlass.cli.support.output import ask, print_list, progress, report, say
@@ -115,16 +116,17 @@ def resume(app: Windlass, name: str, as_json: bool) -> None:
 def require_known(name: str, app: Windlass, yes: bool) -> None:
     """Refuse an unknown queue unless `yes`: it is probably a typo, but a queue may be changed
     before its first job."""
-    unknown, question = _why_unknown(name, app)
+    unknown, question = why_unknown_queue(name, app)
     if unknown and not yes:
         raise click.ClickException(f"{unknown}{question} Give --yes to change it anyway.")
     if question:
         say(f"{unknown}{question}")
 
 
-def _why_unknown(name: str, app: Windlass) -> tuple[str, str]:
+def why_unknown_queue(name: str, app: Windlass) -> tuple[str, str]:
     """Return a message and a suggestion; both empty for a known queue."""
-    known = {*_names(app.engine), *(task.queue for task in app.tasks.values())}
+    tasks = (*app.tasks.values(), *app.remote_tasks.values())
+    known = {*_names(app.engine), *(task.queue for task in tasks)}
     if name in known:
         return "", ""
     unknown = f"Unknown queue {name}: it has no jobs, and no known task uses it."
@@ -188,7 +190,7 @@ def purge(app: Windlass, name: str, yes: bool, as_json: bool) -> None:
     windlass queue purge mail
     windlass queue purge mail --yes
     """
-    unknown, question = _why_unknown(name, app)
+    unknown, question = why_unknown_queue(name, app)
     if unknown and (question or not yes):  # a script may purge an empty queue
         raise click.ClickException(f"{unknown}{question} Nothing was removed.")
     if not yes:
@@ -196,7 +198,12 @@ def purge(app: Windlass, name: str, yes: bool, as_json: bool) -> None:
     # The result is printed below: without a handler Python would print the log line too.
     logging.getLogger("windlass").addHandler(logging.NullHandler())
     with progress(f"Purging {name}") as advance:
-        removed = app.queue(name).purge(advance)
+
+        def count_batch(number: int) -> None:
+            note_done(number)
+            advance(number)
+
+        removed = app.queue(name).purge(count_batch)
     report({"purged": removed}, f"{count(removed, 'job')} removed from the queue {name}.", as_json)
 
 

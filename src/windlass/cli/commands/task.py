@@ -9,7 +9,7 @@ from windlass.cli.support.connection import connected
 from windlass.cli.support.group import SuggestingGroup
 from windlass.cli.support.output import report, say
 from windlass.cli.support.parameters import json_option
-from windlass.cli.support.task_names import pausable_name, why_unknown
+from windlass.cli.support.task_names import declares_tasks, pausable_name, why_unknown
 
 
 @click.group(cls=SuggestingGroup, short_help="Pause or resume tasks.")
@@ -57,7 +57,8 @@ def resume(app: Windlass, name: str, as_json: bool) -> None:
     """
     name = pausable_name(app, name)
     unknown = _why_unknown(app, name)
-    if unknown and app.tasks:  # without the app, only a task with jobs or with a pause is known
+    # Without the app, only a task with jobs or with a pause is known.
+    if unknown and declares_tasks(app):
         raise click.ClickException(f"{unknown} Nothing was resumed.")
     if unknown:
         say(unknown)

@@ -23,13 +23,15 @@ from windlass.task import Task
 def tasks(app_path: str | None, as_json: bool) -> None:
     """List the tasks of an app, as a worker knows them. It does not connect to the engine.
 
-    The runner is where a job runs: a thread, the event loop, or its own process.
+    The runner is where a job runs: a thread, the event loop, or its own process. The jobs of a
+    remote task run in another program, which also decides on retries unless the task has a policy.
 
     \b
     windlass tasks --app shop.tasks:app
     """
     app = import_app_and_tasks(require_app_path(app_path))
-    found = [_describe(app, app.tasks[name]) for name in sorted(app.tasks)]
+    known = {**app.tasks, **app.remote_tasks}
+    found = [_describe(app, known[name]) for name in sorted(known)]
     print_list(
         found,
         list,
@@ -48,12 +50,14 @@ def _describe(app: Windlass, task: Task[..., Any]) -> dict[str, object]:
         "requires": list(task.requires),
         "runner": _runner(task),
         "schedule": [in_zone(schedule, app).describe() for schedule in _schedules(task)],
-        "retry": _policy(task.retry or app.settings.retry),
+        "retry": _policy_of(app, task),
         "aliases": list(task.aliases),
     }
 
 
 def _runner(task: Task[..., Any]) -> str:
+    if task.is_remote:
+        return "remote"
     if task.runs_alone:
         return "process"
     return "loop" if task.is_async else "thread"
@@ -65,6 +69,12 @@ def _schedules(task: Task[..., Any]) -> Iterator[Cron | Every]:
         yield from declared
     elif declared is not None:
         yield declared
+
+
+def _policy_of(app: Windlass, task: Task[..., Any]) -> str:
+    if task.is_remote and task.retry is None:
+        return ""
+    return _policy(task.retry or app.settings.retry)
 
 
 def _policy(policy: Retry) -> str:

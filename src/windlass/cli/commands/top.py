@@ -1,7 +1,8 @@
-"""`windlass top`: a live view of queues, rates, workers and running jobs.
+"""`windlass top`: a live view of queues, their load, rates, workers and running jobs.
 
-A snapshot reads counters and sessions; its cost does not grow with the number of jobs. Rates are
-the difference of two snapshots.
+A snapshot reads counters, sessions and the last minutes of the history; its cost does not grow with
+the number of jobs. The rates in the second line are the difference of two snapshots. The load of
+each queue is that of `/v1/scale`, with rates and quantiles of the last 5 minutes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 from windlass.app import Windlass
 from windlass.cli.commands.workers import queues_of, running_jobs
 from windlass.cli.support.connection import connect
+from windlass.cli.support.loads import describe_stats, fit_queue_rows, queue_row
 from windlass.cli.support.output import (
     STATE_STYLES,
     console,
@@ -28,10 +30,13 @@ from windlass.cli.support.output import (
 )
 from windlass.cli.support.parameters import connection_options, duration, json_option
 from windlass.cli.support.wording import age, span
+from windlass.core.queues.load import QueueLoad
 from windlass.core.states import State
 from windlass.engine.contract import Engine, Stats
 from windlass.errors import EngineUnavailable
-from windlass.fleet import WorkerInfo, read_fleet
+from windlass.fleet import WorkerInfo, WorkerState, read_fleet
+from windlass.history import Activity
+from windlass.queue_loads import read_loads_and_activity
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -54,10 +59,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     stats: Stats
     rates: Mapping[str, float]  # per second
+    loads: Sequence[QueueLoad]
+    activity: Mapping[str, Activity]  # by queue, in the last 5 minutes
     workers: Sequence[WorkerInfo]
 
 
-@click.command(short_help="Watch queues, rates, workers and running jobs.")
+@click.command(short_help="Watch queues, their load, workers and running jobs.")
 @connection_options
 @click.option(
     "--interval",
@@ -72,7 +79,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 def top(
     app_path: str | None, url: str | None, interval: timedelta, once: bool, as_json: bool
 ) -> None:
-    """Watch queues, rates, workers and running jobs. Ctrl-C ends it.
+    """Watch queues, their load, workers and running jobs. Ctrl-C ends it.
+
+    The load of a queue has rates, the time that jobs wait and run (p50 and p99) and the share of
+    failed attempts, all of the last 5 minutes; the time until no job is ready, and the slots that
+    the queue needs.
 
     \b
     windlass top --app shop.tasks:app
@@ -107,18 +118,26 @@ class Looks:
             for name in RATES
         }
         self._totals, self._at = stats.totals, at
-        fleet = read_fleet(self._engine)
-        return Snapshot(engine=self._engine.location, stats=stats, rates=rates, workers=fleet)
+        loads, activity = read_loads_and_activity(self._engine)
+        return Snapshot(
+            engine=self._engine.location,
+            stats=stats,
+            rates=rates,
+            loads=loads,
+            activity=activity,
+            workers=read_fleet(self._engine),
+        )
 
 
 def _print_once(snapshot: Snapshot, *, as_json: bool) -> None:
     if as_json:
-        print_json(snapshot)
+        stats = describe_stats(snapshot.stats)
+        print_json({**msgspec.structs.asdict(snapshot), "stats": stats})
     else:
         out = console()
         if not is_on_terminal(out):
             out.width = _WHOLE_LINES
-        print_trimmed(out, _screen(snapshot))
+        print_trimmed(out, _screen(snapshot, out.width))
 
 
 def _watch(app: Windlass, looks: Looks, interval_s: float) -> None:
@@ -135,7 +154,7 @@ def _watch(app: Windlass, looks: Looks, interval_s: float) -> None:
         with Live(console=screen, screen=True, auto_refresh=False) as live:
             while True:
                 try:
-                    live.update(_screen(looks.take()), refresh=True)
+                    live.update(_screen(looks.take(), screen.width), refresh=True)
                 except EngineUnavailable as error:
                     live.update(_text(f"{error}"), refresh=True)
                 time.sleep(interval_s)
@@ -146,7 +165,7 @@ def _watch(app: Windlass, looks: Looks, interval_s: float) -> None:
 # --------------------------------------------------------------------------------------- the screen
 
 
-def _screen(snapshot: Snapshot) -> Group:
+def _screen(snapshot: Snapshot, width: int) -> Group:
     from rich.console import Group
     from rich.text import Text
 
@@ -159,6 +178,7 @@ def _screen(snapshot: Snapshot) -> Group:
         Text(),
         _queues(snapshot.stats),
         Text(),
+        *_loads(snapshot, width),
         *_workers(snapshot.workers),
     ]
     running = list(running_jobs(snapshot.workers))
@@ -186,17 +206,33 @@ def _queues(stats: Stats) -> Table:
     return table
 
 
+def _loads(snapshot: Snapshot, width: int) -> list[RenderableType]:
+    """The load of queues with jobs, or with some in the last minutes."""
+    rows = [
+        queue_row(load, snapshot.activity.get(load.queue))
+        for load in snapshot.loads
+        if load.ready or load.running or load.queue in snapshot.activity
+    ]
+    columns, shown = fit_queue_rows(rows, width)
+    table = new_table(columns)
+    for row in shown:
+        table.add_row(*map(_cell, row))
+    return [table, _text("")] if shown else []
+
+
 def _workers(fleet: Sequence[WorkerInfo]) -> list[RenderableType]:
     """The workers, the busiest first if the screen has no room for all."""
     if not fleet:
         return [_text("No workers.")]
     if len(fleet) > SHOWN_WORKERS:
         fleet = sorted(fleet, key=lambda worker: -worker.jobs)
-    table = new_table(["worker", ">children", ">slots", ">jobs", "started", "app", "queues"])
+    columns = ["worker", "state", ">children", ">slots", ">jobs", "started", "app", "queues"]
+    table = new_table(columns)
     for worker in fleet[:SHOWN_WORKERS]:
         busy = "yellow" if worker.jobs else "dim"
         table.add_row(
-            _text(f"{worker.host} {worker.pid}"),
+            _text(f"{worker.host} {worker.place}"),
+            _text(worker.state, "" if worker.state is WorkerState.RUNNING else "magenta"),
             _number(len(worker.children)),
             _number(worker.slots),
             _number(worker.jobs, busy),
@@ -218,6 +254,10 @@ def _text(value: str, style: str = "") -> RenderableType:
     from rich.text import Text
 
     return Text(printable(value).replace("\n", " "), style=style)
+
+
+def _cell(value: object) -> RenderableType:
+    return _number(value) if isinstance(value, int) else _text(str(value))
 
 
 def _number(value: int, style: str = "") -> RenderableType:

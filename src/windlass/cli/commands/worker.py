@@ -10,18 +10,25 @@ from pathlib import Path
 
 import click
 
-from windlass.cli.support.connection import AppPath, let_children_import, require_app_path
+from windlass.cli.support.connection import (
+    AppPath,
+    let_children_import,
+    named_once,
+    require_app_path,
+)
 from windlass.cli.support.parameters import (
     WholeNumber,
+    address,
+    child_range,
     duration,
     label,
+    log_level_option,
     memory_size,
     tier,
     url_option,
 )
 from windlass.cli.support.reload import Reloader
 from windlass.core.queues.plans import read_tiers
-from windlass.settings import LOG_LEVELS
 
 #: A variable, so that type checkers check the code for all systems.
 _PLATFORM: str = sys.platform
@@ -66,6 +73,12 @@ def require_processes(command: str) -> None:
     help="Child processes. [default: one per core]",
 )
 @click.option(
+    "--autoscale",
+    type=child_range,
+    metavar="MIN..MAX",
+    help="Change the number of child processes by demand, for example 2..8; instead of -p.",
+)
+@click.option(
     "-c",
     "--slots",
     type=WholeNumber(1, 1000),
@@ -93,12 +106,13 @@ def require_processes(command: str) -> None:
     help="Replace a child that uses more memory, for example 512MB. [default: never]",
 )
 @click.option(
-    "--log-level",
-    type=click.Choice(LOG_LEVELS, case_sensitive=False),
-    metavar="LEVEL",
-    help="Log lines of this level and above: debug, info, warning, error or critical. "
-    "[default: the app's, then WINDLASS_LOG_LEVEL, then info]",
+    "--metrics",
+    type=address,
+    metavar="HOST:PORT",
+    help="Serve metrics for Prometheus here, for example 127.0.0.1:9464 or :9464; port 0 takes a "
+    "free one. [default: none]",
 )
+@log_level_option
 @click.option("--burst", is_flag=True, help="Exit when no job is left to run.")
 @click.option("--reload", is_flag=True, help="Restart when a source file changes.")
 @click.pass_context
@@ -110,10 +124,12 @@ def worker(
     queues: Sequence[str],
     labels: Sequence[str],
     processes: int | None,
+    autoscale: tuple[int, int] | None,
     slots: int,
     max_jobs: int | None,
     max_age: timedelta | None,
     max_memory: int | None,
+    metrics: str | None,
     log_level: str | None,
     burst: bool,
     reload: bool,
@@ -125,12 +141,14 @@ def worker(
     \b
     windlass worker shop.tasks:app
     windlass worker shop.tasks:app -q critical -q default:5,low:1 -p 4 -c 20
+    windlass worker shop.tasks:app --autoscale 2..8
     """
     require_processes("windlass worker")
+    least, most = _read_processes(processes, autoscale, burst=burst)
     from windlass.worker.options import WorkerOptions
     from windlass.worker.supervisor.supervisor import Supervisor
 
-    path = require_app_path(_named_once(app_argument, app_path))
+    path = require_app_path(named_once(app_argument, app_path))
     let_children_import(path)
     if reload:
         if burst:
@@ -139,7 +157,8 @@ def worker(
     options = WorkerOptions(
         app=path.target,
         queues=_apart(queues),
-        processes=processes or os.cpu_count() or 1,
+        processes=least,
+        most_processes=most,
         slots=slots,
         url=url,
         max_jobs=max_jobs,
@@ -148,8 +167,27 @@ def worker(
         burst=burst,
         labels=tuple(labels),
         log_level=log_level,
+        metrics=metrics,
     )
     return Supervisor(options).run()
+
+
+def _read_processes(
+    processes: int | None, autoscale: tuple[int, int] | None, *, burst: bool
+) -> tuple[int, int | None]:
+    """Return the number of children at the start, and the largest number if it may change."""
+    if autoscale is None:
+        return processes or os.cpu_count() or 1, None
+    if processes is not None:
+        raise click.UsageError(
+            "Expected -p or --autoscale, found both: -p is a fixed number of children."
+        )
+    if burst:
+        raise click.UsageError(
+            "Expected --burst or --autoscale, found both: a burst runs a fixed number of children, "
+            "which -p gives."
+        )
+    return autoscale
 
 
 def _reloader(ctx: click.Context, path: AppPath) -> Reloader:
@@ -159,18 +197,12 @@ def _reloader(ctx: click.Context, path: AppPath) -> Reloader:
     arguments += [f"--label={label}" for label in given["labels"]]
     if given["max_age"] is not None:
         given = {**given, "max_age": f"{given['max_age'].total_seconds():.3f}"}
-    for name in ("url", "processes", "max_jobs", "max_age", "max_memory", "log_level"):
+    if given["autoscale"] is not None:
+        arguments.append("--autoscale={}..{}".format(*given["autoscale"]))
+    for name in ("url", "processes", "max_jobs", "max_age", "max_memory", "metrics", "log_level"):
         if given[name] is not None:
             arguments.append(f"--{name.replace('_', '-')}={given[name]}")
     return Reloader(arguments, list(dict.fromkeys([Path.cwd(), path.folder])))
-
-
-def _named_once(argument: str | None, option: str | None) -> str | None:
-    if argument and option and argument != option:
-        raise click.UsageError(
-            f"Expected one app, found {argument} as the argument and {option} by --app."
-        )
-    return argument or option
 
 
 def _apart(queues: Sequence[str]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from threading import Event
 from types import FrameType
 from typing import Final, NamedTuple
 
+from windlass.cli.support.audit_trail import note
 from windlass.cli.support.output import progress, say
 from windlass.dead_letters import Changed, RetryStep
 
@@ -31,10 +32,11 @@ class BulkResult(NamedTuple):
 def run(verb: str, steps: Iterable[RetryStep], show: Show) -> BulkResult:
     """Run all steps with their pauses. After an error, print how many jobs were changed."""
     changed = Changed()
-    with _stopping() as stop:
+    with stopping() as stop:
         try:
             for step in steps:
                 before, changed = changed, step.changed
+                note(done=changed.done, refused=changed.duplicates + changed.left)
                 show(_seen(changed) - _seen(before))
                 if stop.wait(step.pause_s):
                     return BulkResult(changed, True)
@@ -45,7 +47,8 @@ def run(verb: str, steps: Iterable[RetryStep], show: Show) -> BulkResult:
 
 
 @contextmanager
-def _stopping() -> Iterator[Event]:
+def stopping() -> Iterator[Event]:
+    """Yield an event that the first Ctrl-C sets. The second one ends the program."""
     stop = Event()
 
     def note(_number: int, _frame: FrameType | None) -> None:
@@ -59,7 +62,7 @@ def _stopping() -> Iterator[Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def showing(doing: str, total: int) -> AbstractContextManager[Show]:
+def showing(doing: str, total: int | None) -> AbstractContextManager[Show]:
     """Show progress: a bar on a terminal, else a line every few seconds."""
     told_at, seen = time.monotonic(), 0
 
@@ -68,7 +71,7 @@ def showing(doing: str, total: int) -> AbstractContextManager[Show]:
         seen += number
         if time.monotonic() - told_at >= LINE_S:
             told_at = time.monotonic()
-            say(f"{doing}: {seen:,} of {total:,}")
+            say(f"{doing}: {seen:,}" + ("" if total is None else f" of {total:,}"))
 
     return progress(doing, total, show)
 

@@ -6,6 +6,7 @@
    need no app: `--url` or `WINDLASS_URL` is enough, and with `--url` only an app that `--app` names
    is imported. With an app they know all its tasks, as a worker does. They never create a
    database: with a mistyped path, an empty database would report that all is well.
+   After a command that changes something they add an entry to the audit trail (`audit_trail`).
 3. `connect_to_enqueue` imports the app and its tasks, and may create a database.
 4. The url is `--url`, else that of the code of the app, else `WINDLASS_URL`. A message reports an
    ignored `WINDLASS_URL`.
@@ -31,6 +32,7 @@ import msgspec
 
 from windlass.app import Windlass
 from windlass.app_loader import load_app, load_tasks
+from windlass.cli.support.audit_trail import audited
 from windlass.cli.support.output import say
 from windlass.cli.support.parameters import connection_options
 from windlass.core.foreign_words import nearest
@@ -64,6 +66,15 @@ def find_optional_app_path(given: str | None, url: str | None) -> AppPath | None
     """Find the app of a command that works without one. `--url` without `--app` is the way to look
     at jobs when the app cannot be imported."""
     return None if url is not None and given is None else find_app_path(given)
+
+
+def named_once(argument: str | None, option: str | None) -> str | None:
+    """The app of a command that takes it as an argument or by --app."""
+    if argument and option and argument != option:
+        raise click.UsageError(
+            f"Expected one app, found {argument} as the argument and {option} by --app."
+        )
+    return argument or option
 
 
 def require_app_path(given: str | None) -> AppPath:
@@ -186,10 +197,10 @@ def _read_project(file: Path) -> _Project:
 
 @contextmanager
 def connect(
-    app_path: str | None, url: str | None, *, or_its_server: bool = False
+    app_path: str | None, url: str | None, *, even_unused: bool = False
 ) -> Iterator[Windlass]:
     """Connect to the engine of a command. With only a url, use an app without tasks. Refuse an
-    engine that was never used, unless the command may look at an empty server."""
+    engine that was never used, unless the command may look at one."""
     path = find_optional_app_path(app_path, url)
     url = url and absolute_url(url)  # first: importing the app may change the folder
     app = Windlass(url) if path is None else _import_to_look(path)
@@ -197,13 +208,14 @@ def connect(
         _replace_url(app, url)
         _tell_overruled(app)
     _require_engine(app)
-    file = _sqlite_file(app.settings.url)
-    if not (or_its_server and file is None) and not app.engine.is_used():
-        is_default_url = path is None and app.settings.sources["url"] is Source.DEFAULT
+    is_default_url = path is None and app.settings.sources["url"] is Source.DEFAULT
+    if (is_default_url or not even_unused) and not app.engine.is_used():
+        file = _sqlite_file(app.settings.url)
         location = app.engine.location
         told = _no_database(file, is_default_url=is_default_url) if file else _not_set_up(location)
         raise EngineError(told, location=str(file or location))
-    yield app
+    with audited(app):
+        yield app
     app.close()
 
 

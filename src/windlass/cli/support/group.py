@@ -1,6 +1,6 @@
 """Suggestions for unknown commands, options and arguments.
 
-1. A command or option of another task queue gets its equivalent in windlass.
+1. A command or option of another task queue, or `list` in a group without it, gets its equivalent.
 2. Otherwise the most similar name is suggested, independent of the version of click. A short word
    is slightly similar to many others, and a wrong suggestion is worse than none.
 """
@@ -22,11 +22,12 @@ _ALIKE_OPTIONS: Final = 0.75
 _APP: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _EXTRA: Final = re.compile(r"Got unexpected extra arguments? \((.*)\)", re.DOTALL)
 
-#: command of another task queue -> equivalent
+#: command of another task queue, or of another group -> equivalent
 _COMMANDS: Final = {
     "beat": "Every worker runs schedules: `windlass schedule list` shows them.",
     "version": "Write `windlass --version`.",
     "flower": "`windlass top` shows queues, workers and running jobs.",
+    "list": "`windlass tasks` lists tasks, `windlass job list` jobs, `windlass queue list` queues.",
     "inspect": "`windlass workers` shows live workers and their running jobs.",
     "purge": "`windlass queue purge` removes the waiting jobs of a queue, `windlass dead discard` "
     "dead jobs.",

@@ -1,28 +1,19 @@
-"""Why a ready job is held.
-
-A sealed call names its key in plain text, and a worker reports the names of its keys. Any other
-reason is stored with the job by the worker that claimed it.
-"""
+"""Jobs that are held, for lists: find them, and say why in a few words. `windlass.explanation` says
+more about one job."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from windlass.cli.support.wording import program
-from windlass.core.serialization.envelope import unpack
-from windlass.core.serialization.frame import describe_sealed
 from windlass.core.states import Hold
 from windlass.engine.contract import Engine, Filter, JobRecord, Stats
-from windlass.errors import DecodeError
+from windlass.explanation import why_unroutable
 from windlass.fleet import WorkerInfo
-from windlass.job import held_because
 
 #: At most this many held jobs are read.
 LOOKED_AT: Final = 1000
-_NOT_UNDERSTOOD: Final = (  # of a worker that stored no reason
-    "no worker that claimed it has its task, accepts its arguments and reads its codec"
-)
 
 
 def find_held(engine: Engine, stats: Stats) -> list[JobRecord]:
@@ -47,19 +38,8 @@ def why_held(record: JobRecord, fleet: Sequence[WorkerInfo]) -> str | None:
         return why_paused(record.task)
     if not is_unroutable(record):
         return None
-    return _why_sealed(record, fleet) or held_because(record) or _NOT_UNDERSTOOD
+    return why_unroutable(record, {key for worker in fleet for key in worker.keys})
 
 
 def why_paused(task: str) -> str:
     return f"the task is paused, and `{program()} task resume {task}` resumes it"
-
-
-def _why_sealed(record: JobRecord, fleet: Iterable[WorkerInfo]) -> str:
-    try:
-        envelope = unpack(record.payload, record.task)
-    except DecodeError:
-        return ""
-    if not envelope.seal or any(envelope.key in worker.keys for worker in fleet):
-        return ""
-    sealed = describe_sealed(envelope.seal, envelope.key)
-    return f"it is {sealed}, which no worker has: start a worker with that secret"

@@ -165,6 +165,16 @@ def new_table(columns: Sequence[str]) -> Table:
     return table
 
 
+def table_width(lines: Sequence[Sequence[object]]) -> int:
+    """The width of a table of short texts in which no cell is cut. The first line has the names."""
+    widths = [max(map(_length, column)) for column in zip(*lines, strict=True)]
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _length(value: object) -> int:
+    return len(f"{value:,}" if isinstance(value, int) else str(value))
+
+
 def _width(out: Console, columns: Sequence[str], cells: Sequence[Sequence[Text]]) -> int:
     from rich.text import Text
 

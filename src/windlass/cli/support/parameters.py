@@ -18,6 +18,8 @@ from windlass.core.ids import check_id
 from windlass.core.quantities import describe_bytes, to_bytes
 from windlass.core.queues.labels import read_labels
 from windlass.core.queues.plans import read_tiers
+from windlass.settings import LOG_LEVELS
+from windlass.worker.options import MAX_AUTOSCALE, read_address
 
 #: The smallest memory limit of a child, in bytes.
 LEAST_MEMORY = 16 * 10**6
@@ -44,6 +46,13 @@ url_option = click.option(
     "--url",
     metavar="URL",
     help="The engine, for example sqlite:///jobs.db. [default: the app's, then WINDLASS_URL]",
+)
+log_level_option = click.option(
+    "--log-level",
+    type=click.Choice(LOG_LEVELS, case_sensitive=False),
+    metavar="LEVEL",
+    help="Log lines of this level and above: debug, info, warning, error or critical. "
+    "[default: the app's, then WINDLASS_LOG_LEVEL, then info]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 limit_option = click.option(
@@ -93,6 +102,7 @@ job_id = _checked(check_id)
 queue_name = _checked(lambda value: read_call_options({"queue": value}))
 tier = _checked(lambda value: read_tiers([value]))
 label = _checked(lambda value: read_labels([value]))
+address = _checked(read_address)
 
 
 def duration(value: str) -> timedelta:
@@ -130,6 +140,25 @@ def memory_size(value: str) -> int:
             "an interpreter alone takes more."
         )
     return size
+
+
+def child_range(value: str) -> tuple[int, int]:
+    """A range of numbers of children, such as 2..8."""
+    least, dots, most = value.partition("..")
+    numbers = [int(text) for text in (least, most) if text.isascii() and text.isdigit()]
+    if dots and len(numbers) == 2 and 1 <= numbers[0] <= numbers[1] <= MAX_AUTOSCALE:
+        return numbers[0], numbers[1]
+    if not dots or len(numbers) < 2:
+        fault = "expected two whole numbers"
+    elif numbers[0] < 1:
+        fault = f"expected at least 1 child, found {least}"
+    elif numbers[1] > MAX_AUTOSCALE:
+        fault = f"expected at most {MAX_AUTOSCALE} children, found {most}"
+    else:
+        fault = f"{least}, the least number, is greater than {most}, the greatest"
+    raise click.BadParameter(
+        f"{fault}: {value!r}. Write MIN..MAX, such as 2..8 for at least 2 and at most 8 children."
+    )
 
 
 def instant(value: str) -> datetime:

@@ -8,17 +8,17 @@ from typing import Any, Final
 
 import msgspec
 
+from windlass.app import Windlass
+from windlass.calls.json_calls import call_as_json, result_as_json
 from windlass.cli.support.output import print_fields
 from windlass.cli.support.wording import age, clock, count, span
-from windlass.client.payloads import PLAIN, describe_unreadable, describe_unreadable_result
+from windlass.client.payloads import PLAIN
 from windlass.core.durations import instant
 from windlass.core.failures import FailureText
-from windlass.core.serialization.codec import decode_json
-from windlass.core.serialization.envelope import unpack
+from windlass.core.ids import release_of
 from windlass.core.states import Event, Hold, State
-from windlass.dead_letter import fingerprint_of
+from windlass.dead_letter import shown_fingerprint
 from windlass.engine.contract import Engine, Failure, Filter, JobRecord
-from windlass.errors import DecodeError
 from windlass.job import JobInfo
 
 #: Jobs are read and changed in pages of this size.
@@ -44,28 +44,27 @@ def find_all(engine: Engine, filter: Filter) -> Iterator[JobRecord]:
         cursor = page.cursor
 
 
-def describe(record: JobRecord, why_held: str | None = None) -> dict[str, Any]:
+def describe(app: Windlass, record: JobRecord, why_held: str | None = None) -> dict[str, Any]:
     """Convert a job to plain data for `--json`, with call and result as stored JSON."""
     info = msgspec.to_builtins(JobInfo.of(record), builtin_types=())
-    call, problem = _call_of(record)
-    result, bad_result = _result_of(record)
+    call, result = call_as_json(app, record), result_as_json(app, record)
     return {
         **info,
         "held_because": why_held,
-        "fingerprint": fingerprint_of(record) if record.state is State.DEAD else None,
+        "fingerprint": shown_fingerprint(record, app.packing),
         "starts": record.counters.starts,
         "losses": record.counters.losses,
         "interruptions": record.counters.interruptions,
         "suspect": record.suspect,
-        "call": call,
+        "call": call.call,
         "has_result": record.has_result,
-        "result": result,
-        "undecodable": problem or bad_result,
-        "history": [_entry(failure) for failure in record.failures],
+        "result": result.result,
+        "undecodable": call.problem or result.problem or None,
+        "history": [_entry(record, failure) for failure in record.failures],
     }
 
 
-def print_record(record: JobRecord, why_held: str | None = None) -> None:
+def print_record(app: Windlass, record: JobRecord, why_held: str | None = None) -> None:
     info, now = JobInfo.of(record), datetime.now(UTC)
     print_fields(
         [
@@ -73,14 +72,14 @@ def print_record(record: JobRecord, why_held: str | None = None) -> None:
             ("task", info.task),
             ("state", info.state),
             ("reason", info.reason),
-            ("fingerprint", fingerprint_of(record) if info.state is State.DEAD else None),
+            ("fingerprint", shown_fingerprint(record, app.packing)),
             ("cancel", _cancel_words(record)),
             ("held", _held_words(info, why_held)),
             ("alone", "yes: in its own process" if record.suspect else None),
             ("queue", info.queue),
             ("requires", ", ".join(info.requires)),
             ("priority", info.priority),
-            ("call", call_text(record)),
+            ("call", _call_text(app, record)),
             ("unique", info.unique_key),
             ("attempts", f"{info.attempts} ({_budgets(record)})"),
             ("enqueued", info.enqueued_at),
@@ -89,51 +88,28 @@ def print_record(record: JobRecord, why_held: str | None = None) -> None:
             ("started", _started_at(record, info)),
             ("finished", info.finished_at),
             ("worker", info.worker),
+            ("release", info.release),
             ("headers", "\n".join(f"{name}: {value}" for name, value in info.headers.items())),
             ("progress", _progress_words(info)),
             ("log", "\n".join(f"{clock(line.at)} {line.message}" for line in info.log)),
-            ("result", _result_text(record) if record.has_result else None),
-            ("history", "\n".join(_line(failure, now) for failure in record.failures)),
+            ("result", _result_text(app, record) if record.has_result else None),
+            ("history", "\n".join(_line(record, failure, now) for failure in record.failures)),
             ("last error", info.error.traceback or info.error.message if info.error else None),
         ],
         now,
     )
 
 
-def call_text(record: JobRecord) -> str:
-    """Return the stored call, or the reason why it cannot be read."""
-    call, problem = _call_of(record)
-    return f"({problem})" if call is None else bytes(call).decode()
+def _call_text(app: Windlass, record: JobRecord) -> str:
+    shown = call_as_json(app, record)
+    return f"({shown.problem})" if shown.call is None else bytes(shown.call).decode()
 
 
-def _call_of(record: JobRecord) -> tuple[msgspec.Raw | None, str | None]:
-    try:
-        payload = PLAIN.reveal(record).payload  # an app with the keys has already decrypted it
-        problem = describe_unreadable(payload, record.task)
-        return (None, problem) if problem else (unpack(payload, record.task).call, None)
-    except DecodeError as error:
-        return None, f"undecodable: {error}"
-
-
-def _result_of(record: JobRecord) -> tuple[msgspec.Raw | None, str | None]:
-    result = PLAIN.reveal(record).result
-    if result is None:
-        return None, None
-    try:
-        problem = describe_unreadable_result(result)
-        if problem:
-            return None, problem
-        decode_json(result)
-    except DecodeError as error:
-        return None, f"undecodable: {error}"
-    return msgspec.Raw(result), None
-
-
-def _result_text(record: JobRecord) -> str:
-    result, problem = _result_of(record)
-    if problem is not None:
-        return f"({problem})"
-    return "" if result is None else bytes(result).decode()
+def _result_text(app: Windlass, record: JobRecord) -> str:
+    shown = result_as_json(app, record)
+    if shown.problem:
+        return f"({shown.problem})"
+    return "" if shown.result is None else bytes(shown.result).decode()
 
 
 def _started_at(record: JobRecord, info: JobInfo) -> datetime | None:
@@ -157,7 +133,7 @@ def _cancel_words(record: JobRecord) -> str | None:
 
 
 def _progress_words(info: JobInfo) -> str | None:
-    return f"{info.progress.value:.0%} {info.progress.message}" if info.progress else None
+    return f"{info.progress.value:.0%} {info.progress.message}".rstrip() if info.progress else None
 
 
 def _budgets(record: JobRecord) -> str:
@@ -169,28 +145,39 @@ def _budgets(record: JobRecord) -> str:
     )
 
 
-def _entry(failure: Failure) -> dict[str, Any]:
+def _entry(record: JobRecord, failure: Failure) -> dict[str, Any]:
     error = _error_of(failure)
     return {
         "at": instant(failure.at_ms),
         "started": None if failure.started_ms is None else instant(failure.started_ms),
         "event": failure.event,
-        "attempt": failure.attempt,
+        "attempt": failure.attempt if _has_started(record, failure) else None,
         "worker": failure.session,
+        "release": release_of(failure.session),
         "error": None if error is None else msgspec.to_builtins(error),
         "replaced": _replaced(failure),
     }
 
 
-def _line(failure: Failure, now: datetime) -> str:
+def _has_started(record: JobRecord, failure: Failure) -> bool:
+    """Whether a failed attempt had started. The engine does not count an attempt that ended its job
+    before the start, as for undecodable arguments; its number is then above the count."""
+    is_last = record.state is State.DEAD and failure is record.failures[-1]
+    is_uncounted = failure.event == Event.BURY and failure.attempt > record.counters.attempt
+    return not (is_last and is_uncounted)
+
+
+def _line(record: JobRecord, failure: Failure, now: datetime) -> str:
     ago = age(instant(failure.at_ms), now)
     if failure.event == Event.REVIVE:
         return f"its arguments were changed {ago}; before: {_replaced(failure)}"
     error = _error_of(failure)
-    words = _PAST.get(failure.event, failure.event)
-    ran = "" if failure.started_ms is None else f" after {span(failure.at_ms - failure.started_ms)}"
     where = "" if failure.session is None else f" on {failure.session}"
     cause = "" if error is None else f": {error}"
+    words = _PAST.get(failure.event, failure.event)
+    if not _has_started(record, failure):
+        return f"{words} before its start {ago}{where}{cause}"
+    ran = "" if failure.started_ms is None else f" after {span(failure.at_ms - failure.started_ms)}"
     return f"attempt {failure.attempt} {words} {ago}{ran}{where}{cause}"
 
 

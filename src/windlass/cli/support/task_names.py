@@ -25,15 +25,16 @@ def full_name(app: Windlass, name: str) -> str:
     no task has such a name: after a move, the old name of a task often has the same end.
 
     Raises `InvalidTask` if several tasks have this end."""
-    if name in app.known_tasks:
+    if app.find_task(name) is not None:
         return name
-    found = _ending(name, app.tasks) or _ending(name, app.known_tasks)
+    declared = (*app.tasks, *app.remote_tasks)
+    found = _ending(name, declared) or _ending(name, app.known_tasks)
     return _only(name, found, "tasks")
 
 
 def stored_name(app: Windlass, name: str, state: State | None = None) -> str:
     """The same for a filter of jobs, or of jobs in one state."""
-    if name in app.known_tasks or any(find_all(app.engine, Filter(state=state, task=name))):
+    if app.find_task(name) or any(find_all(app.engine, Filter(state=state, task=name))):
         return name
     return full_name(app, name)
 
@@ -47,13 +48,20 @@ def pausable_name(app: Windlass, name: str) -> str:
     return found if found != name else _only(name, _ending(name, paused), "tasks")
 
 
+def declares_tasks(app: Windlass) -> bool:
+    """Whether the app is more than a url: its tasks, with code or remote, are the known names."""
+    return bool(app.tasks or app.remote_tasks)
+
+
 def why_unknown(app: Windlass, name: str, known: Iterable[str] = ()) -> str:
     """A message for a task that is unknown, or nothing. `known` has further names to suggest."""
-    known = {*app.known_tasks, *known}
+    known = {*app.known_tasks, *app.remote_tasks, *known}
     if name in known or app.engine.find(Filter(task=name), None, 1).records:
         return ""
-    unknown = f"Unknown task {name}: the app does not declare it, and it has no jobs."
-    return f"{unknown}{suggest_dotted(name, known)}"
+    why = "the app does not declare it, and it has no jobs"
+    if not declares_tasks(app):
+        why = "it has no jobs, and no app with tasks was given (--app)"
+    return f"Unknown task {name}: {why}.{suggest_dotted(name, known)}"
 
 
 def schedule_name(app: Windlass, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Texts that commands share: ages, counts, names of errors, and the name of the program."""
+"""Texts that commands share: ages, times, rates, counts, and the name of the program."""
 
 from __future__ import annotations
 
@@ -31,6 +31,25 @@ def span(ms: int) -> str:
         if ms >= unit_ms:
             return describe_ms(ms // smaller_ms * smaller_ms)
     return describe_ms(ms // 1_000 * 1_000 if ms >= 1_000 else ms)
+
+
+def seconds(value_s: float | None) -> str:
+    """Describe a measured time: three digits below a minute; nothing if it is not known."""
+    if value_s is None:
+        return ""
+    if value_s < 1:
+        return f"{value_s * 1000:.3g}ms"
+    return f"{value_s:.3g}s" if value_s < 60 else span(int(value_s * 1000))
+
+
+def rate(per_second: float) -> str:
+    """Describe a rate per second: three digits if it is small, whole numbers if it is large."""
+    return f"{per_second:,.0f}" if per_second >= 100 else f"{per_second:.3g}"
+
+
+def share(value: float | None) -> str:
+    """Describe a share in per cent; nothing if it is not known."""
+    return "" if value is None else f"{value * 100:.3g}%"
 
 
 def never_stored(location: str) -> str:

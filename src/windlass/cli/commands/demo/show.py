@@ -5,36 +5,36 @@
 2. Run the jobs by a worker with two children, and show the progress.
 3. While jobs run, kill a child with SIGKILL.
 4. When all jobs have ended, stop the worker, and compare the ledger of the tasks with the engine.
+5. Print how to look at the result, in the terminal and in the dashboard.
 """
 
 from __future__ import annotations
 
 import os
 import random
-import secrets
 import shlex
-import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from rich.console import Console
 
 from windlass.app import Windlass
+from windlass.cli.commands.demo.place import choose_url, print_removal, removed_on_error
 from windlass.cli.commands.demo.proof import Proof, prove
 from windlass.cli.commands.demo.screen import Screen
+from windlass.cli.commands.demo.worker_process import describe_exit, start_worker, stop
+from windlass.cli.commands.serve import missing_packages
 from windlass.cli.support.output import console
 from windlass.cli.support.wording import program
+from windlass.core import install_command
 from windlass.core.quantities import count
 from windlass.core.states import FINAL
 from windlass.engine.contract import Stats
-from windlass.errors import EngineError
 from windlass.job import Job
 from windlass.settings import without_secrets
 from windlass.task import Call
@@ -43,10 +43,8 @@ from windlass.task import Call
 LONGEST_S: Final = 55.0
 #: The share of ended jobs at which a child is killed.
 KILL_AT: Final = 0.25
-#: How long the worker may take to stop, in seconds.
-STOP_S: Final = 10.0
-#: The worker that runs the shop.
-WORKER: Final = "worker windlass.cli.commands.demo.shop:app"
+#: The app of the shop.
+APP: Final = "windlass.cli.commands.demo.shop:app"
 #: How often the terminal is refreshed, in seconds.
 REFRESH_S: Final = 0.1
 
@@ -60,16 +58,14 @@ def run_show() -> int:
     # The worker's children read these too, each in its own interpreter.
     os.environ["WINDLASS_URL"] = url
     os.environ["DEMO_LEDGER"] = str(ledger)
-    from windlass.cli.commands.demo import shop
+    with removed_on_error(folder):
+        from windlass.cli.commands.demo import shop
 
     out = console()
     with shop.app, Screen(out) as screen:
-        try:
+        with removed_on_error(folder):
             jobs = enqueue_all(screen)
-        except EngineError:
-            shutil.rmtree(folder)  # the folder has no jobs
-            raise
-        worker = start_worker(folder / "worker.log")
+        worker = start_worker(APP, folder / "worker.log")
         try:
             watch(shop.app, len(jobs), worker, screen)
         finally:
@@ -78,15 +74,6 @@ def run_show() -> int:
         proof = prove(shop.app.engine, [job.id for job in jobs], ledger, exit_code)
     print_summary(out, proof, url, folder)
     return 0 if proof.holds else 1
-
-
-def choose_url(given: str, folder: Path) -> str:
-    """Return the url of an empty database or namespace: existing data is never touched."""
-    parts = urlsplit(given)
-    if parts.scheme in ("", "sqlite"):
-        return f"sqlite:///{folder / 'demo.db'}"
-    own = {"namespace": f"windlass-demo-{secrets.token_hex(4)}"}
-    return parts._replace(query=urlencode(dict(parse_qsl(parts.query)) | own)).geturl()
 
 
 def enqueue_all(screen: Screen) -> list[Job[Any]]:
@@ -114,28 +101,6 @@ def all_calls() -> Iterator[tuple[Any, list[Call[Any]]]]:
         yield later, [later.bind(n)]
     first = shop.urgent.using(priority=100)
     yield first, [first.bind(n) for n in range(10)]
-
-
-def start_worker(log: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "windlass", "worker", "windlass.cli.commands.demo.shop:app"]
-    with log.open("wb") as file:
-        return subprocess.Popen([*command, "-p", "2", "-c", "8"], stdout=file, stderr=file)
-
-
-def stop(worker: subprocess.Popen[bytes]) -> int:
-    """Stop the worker, and kill it after a time-out; return its exit code."""
-    worker.send_signal(signal.SIGTERM)
-    try:
-        return worker.wait(timeout=STOP_S)
-    except subprocess.TimeoutExpired:
-        worker.kill()
-        return worker.wait()
-
-
-def describe_exit(exit_code: int, log: Path) -> str:
-    if exit_code == 0:
-        return "the worker got SIGTERM and ended cleanly"
-    return f"the worker did not end cleanly: its exit code is {exit_code}, and its log is {log}"
 
 
 def watch(app: Windlass, total: int, worker: subprocess.Popen[bytes], screen: Screen) -> None:
@@ -171,7 +136,7 @@ def kill_a_child(app: Windlass, screen: Screen) -> bool:
     """Kill a child with running jobs. Its pid is in the session id, host.pid.random."""
     for session in app.engine.sessions():
         if session.jobs > 1:
-            pid = int(session.session.split(".")[-2])
+            pid = int(session.session.split(".")[1])
             os.kill(pid, signal.SIGKILL)
             screen.note(
                 f"child process {pid} was killed with SIGKILL while it held "
@@ -189,29 +154,20 @@ def print_summary(out: Console, proof: Proof, url: str, folder: Path) -> None:
         out.print(f"  {line}", markup=False)
     out.print(f"\n{verdict}\n")
     out.print("Inspect the result:", style="bold")
-    for command in ("status", "job list", "dead list", "dead retry --all", WORKER, "check"):
+    for command in (
+        "status",
+        "job list",
+        "dead list",
+        "dead retry --all",
+        f"worker {APP}",
+        "check",
+    ):
         out.print(f"  {program()} {command} --url {shown}", markup=False)
     out.print("Write your own:", style="bold")
     out.print("  docs/quickstart.md takes five minutes")
-    out.print("Delete everything that the demo made:", style="bold")
-    for command in removals(url, folder):
-        out.print(f"  {command}", markup=False)
-    if "***" in shown:
-        out.print("Replace *** by your password.", markup=False)
-
-
-def removals(url: str, folder: Path) -> Iterator[str]:
-    """Return commands that remove the data of the demo."""
-    yield f"rm -r {folder}"
-    parts = urlsplit(url)
-    if parts.scheme != "sqlite":
-        client = f"redis-cli {redis_cli_options(parts)}"
-        namespace = dict(parse_qsl(parts.query))["namespace"]
-        yield f"{client} --scan --pattern '{namespace}:{{*' | xargs {client} unlink"
-
-
-def redis_cli_options(parts: SplitResult) -> str:
-    if parts.scheme == "unix":
-        database = dict(parse_qsl(parts.query)).get("database", "0")
-        return f"-s {shlex.quote(parts.path)} -n {database}"
-    return f"-u {shlex.quote(without_secrets(parts._replace(query='').geturl()))}"
+    print_removal(out, url, folder)
+    out.print("Open the dashboard, on this result or on a shop under load:", style="bold")
+    if missing_packages():
+        out.print(f"  first {install_command('server')}", markup=False)
+    out.print(f"  {program()} dashboard {APP} --url {shown}", markup=False)
+    out.print(f"  {program()} demo --serve", markup=False)
