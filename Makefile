@@ -13,15 +13,15 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # Stamps: their age says when each set of packages was last brought in line with pyproject.toml.
 MADE := $(VENV)/.made
-RUNTIME := $(VENV)/.runtime-installed
 TESTING := $(VENV)/.testing-installed
 DRIVER := $(VENV)/.driver-installed
+SERVER := $(VENV)/.server-installed
 GENERATOR := $(VENV)/.generator-installed
 
 USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint types layers pytest redis-server docs packages proofs bench bench-peers bench-quick bench-scale format clean
+.PHONY: help install demo test test-all lint types layers pytest programs prometheus typescript axe screenshots docs packages proofs bench bench-peers bench-quick bench-scale format clean
 
 help:
 	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } \
@@ -31,9 +31,10 @@ help:
 
 install: $(TESTING) ## Set up the private environment for all other targets
 
-# With WINDLASS_URL=redis://... it runs on that server, and needs the driver.
-demo: $(if $(filter redis% unix%,$(WINDLASS_URL)),$(DRIVER),$(RUNTIME)) ## Watch jobs run, fail, retry and survive a kill -9 (under a minute)
-	@$(BIN)/windlass demo
+# With WINDLASS_URL=redis://... it runs on that server, and needs the driver. With SERVE=1 it runs a
+# shop under load with its dashboard, until Ctrl-C.
+demo: $(SERVER) $(if $(filter redis% unix%,$(WINDLASS_URL)),$(DRIVER)) ## Watch jobs run, fail, retry and survive a kill -9 (SERVE=1: in the dashboard)
+	@$(BIN)/windlass demo $(if $(SERVE),--serve)
 
 ##@ Check
 
@@ -54,28 +55,84 @@ types: $(TESTING) ## Check types
 layers: $(TESTING) ## Check who may import whom
 	$(BIN)/lint-imports --no-logo
 
-# Two at a time: most of them wait for real processes. More would only disturb those that take times.
+# Three at a time, also on two cores: most of them wait for real processes. More would disturb those
+# that take times.
 SELECTED := -m "not slow"
-pytest: $(TESTING) redis-server ## Run the tests alone
-	$(BIN)/python -m pytest $(SELECTED) --numprocesses 2 --dist worksteal
+pytest: $(TESTING) programs prometheus typescript axe ## Run the tests alone
+	$(BIN)/python -m pytest $(SELECTED) --numprocesses 3 --dist worksteal
 
-# The tests start a server of their own. Without one those that need it are left out, and fail in
-# continuous integration.
-redis-server:
-	@if command -v redis-server >/dev/null; then exit 0; fi; \
+# Programs that the tests use, and their packages on Debian: a server of its own for each run, and the
+# clients of the HTTP API in guides and examples. Without one, the tests that need it are left out, and
+# fail in continuous integration.
+# A package that cannot be installed does not stop the others.
+PROGRAMS := redis-server:redis-server curl:curl jq:jq node:nodejs chromium:chromium
+programs:
+	@absent() { \
+	  for pair in $(PROGRAMS); do \
+	    command -v $${pair%%:*} >/dev/null || printf ' %s' $${pair##*:}; \
+	  done; \
+	}; \
+	missing="$$(absent)"; \
+	[ -n "$$missing" ] || exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "Installing redis-server for the tests"; \
-	  apt-get install --yes redis-server >/dev/null 2>&1 && exit 0; \
-	  apt-get update >/dev/null 2>&1 && apt-get install --yes redis-server >/dev/null 2>&1 && exit 0; \
+	  echo "Installing$$missing for the tests"; \
+	  apt-get install --yes $$missing >/dev/null 2>&1 && exit 0; \
+	  apt-get update >/dev/null 2>&1; \
+	  for package in $$missing; do apt-get install --yes $$package >/dev/null 2>&1; done; \
+	  missing="$$(absent)"; \
+	  [ -n "$$missing" ] || exit 0; \
 	fi; \
-	echo "There is no redis-server here, and tests that need it are left out. To run them, install it" >&2; \
-	echo "(on Debian and Ubuntu: apt install redis-server; on macOS: brew install redis)." >&2
+	echo "These programs are missing, and tests that need them are left out:$$missing" >&2; \
+	echo "To run them, install the programs (on Debian and Ubuntu: apt install$$missing)." >&2
+
+# A real Prometheus reads the metrics in a test. It is unpacked and not installed, because its package
+# would start a service.
+PROMETHEUS := build/prometheus
+prometheus:
+	@command -v prometheus >/dev/null && command -v promtool >/dev/null && exit 0; \
+	[ -x $(PROMETHEUS)/usr/bin/promtool ] && exit 0; \
+	if command -v apt-get >/dev/null && command -v dpkg >/dev/null; then \
+	  echo "Unpacking prometheus for the tests"; \
+	  mkdir -p $(PROMETHEUS) && cd $(PROMETHEUS) && { \
+	    apt-get download prometheus || { apt-get update && apt-get download prometheus; }; \
+	  } >/dev/null 2>&1 && dpkg --extract prometheus_*.deb . && rm prometheus_*.deb && exit 0; \
+	fi; \
+	echo "There is no prometheus, and tests that need it are left out." >&2; \
+	echo "To run them, install prometheus and promtool." >&2
+
+# The compiler checks the types of the dashboard's front end, and compiles nothing.
+TYPESCRIPT := build/typescript
+typescript:
+	@[ -x $(TYPESCRIPT)/node_modules/.bin/tsc ] && exit 0; \
+	if command -v npm >/dev/null; then \
+	  echo "Installing TypeScript for the tests"; \
+	  npm install --prefix $(TYPESCRIPT) --no-save --no-package-lock --no-audit --no-fund \
+	    --loglevel error typescript@5.9.3 >/dev/null 2>&1 && exit 0; \
+	fi; \
+	echo "There is no TypeScript, and the test that needs it is left out." >&2; \
+	echo "To run it, install npm and run make typescript." >&2
+
+# Finds what keeps readers from using the dashboard: axe-core runs in its pages.
+AXE := build/axe
+axe:
+	@[ -f $(AXE)/node_modules/axe-core/axe.min.js ] && exit 0; \
+	if command -v npm >/dev/null; then \
+	  echo "Installing axe-core for the tests"; \
+	  npm install --prefix $(AXE) --no-save --no-package-lock --no-audit --no-fund \
+	    --loglevel error axe-core@4.14.0 >/dev/null 2>&1 && exit 0; \
+	fi; \
+	echo "There is no axe-core, and the tests that need it are left out." >&2; \
+	echo "To run them, install npm and run make axe." >&2
 
 ##@ Build
 
 docs: $(GENERATOR) ## Build the documentation as a site in build/site; a warning is an error
 	$(BIN)/sphinx-build -W --keep-going --quiet -d build/doctrees docs build/site
 	@echo "build/site/index.html"
+
+# Every page goes to build/screenshots; those of the documentation also to docs/_static.
+screenshots: $(TESTING) programs ## Take the pictures of the dashboard with a real browser
+	$(BIN)/python -m tools.screenshots
 
 # The wheel with every Python, and the sdist with the newest; `packages` is both with every Python.
 TRIED := wheel
@@ -87,19 +144,19 @@ packages: $(TESTING) ## Build wheel and sdist, and try them with every Python he
 proofs: $(TESTING) ## Kill, freeze and overload real workers, and count what was lost
 	$(BIN)/python -m proofs
 
-bench: $(TESTING) redis-server ## Measure throughput, latency and idle cost on this machine
+bench: $(TESTING) programs ## Measure throughput, latency and idle cost on this machine
 	$(BIN)/python -m benchmarks --runs 3 --json bench.json
 
 # Installs the other systems below build/peers. The page is written from the stored values.
-bench-peers: $(TESTING) redis-server ## Measure windlass next to other task queues (about 90 minutes)
+bench-peers: $(TESTING) programs ## Measure windlass next to other task queues (about 90 minutes)
 	$(BIN)/python -m benchmarks.peers --json build/peers.json
 	@echo "To write the page: $(BIN)/python -m benchmarks.peers --page build/peers.json"
 
-bench-quick: $(TESTING) redis-server ## Compare with the baseline of this machine (two minutes)
+bench-quick: $(TESTING) programs ## Compare with the baseline of this machine (two minutes)
 	$(BIN)/python -m benchmarks.quick $(if $(REV),--baseline $(REV)) $(if $(LEAST),--fail-under $(LEAST))
 
 # QUICK=1 measures up to 100,000 jobs in some minutes.
-bench-scale: $(TESTING) redis-server ## Measure up to ten million jobs and 10,000 queues (hours)
+bench-scale: $(TESTING) programs ## Measure up to ten million jobs and 10,000 queues (hours)
 	$(BIN)/python -m benchmarks.scale --page $(if $(QUICK),--quick)
 
 ##@ Clean up
@@ -131,23 +188,23 @@ $(MADE): pyproject.toml
 	echo "or name one: make PYTHON=/path/to/python3" >&2; \
 	exit 1
 
-$(RUNTIME): $(MADE)
-	@echo "Installing windlass into $(VENV)"
-	@$(PIP) install --editable .
-	@touch $@
-
 $(DRIVER): $(MADE)
 	@echo "Installing the driver for Redis into $(VENV)"
 	@$(PIP) install --editable '.[redis]'
-	@touch $(RUNTIME) $@
+	@touch $@
+
+$(SERVER): $(MADE)
+	@echo "Installing windlass with its server into $(VENV)"
+	@$(PIP) install --editable '.[server]'
+	@touch $@
 
 $(GENERATOR): $(MADE)
 	@echo "Installing what makes a site of the documentation into $(VENV)"
 	@$(PIP) install --editable '.[docs]'
-	@touch $(RUNTIME) $@
+	@touch $@
 
-# The driver is among it.
+# Driver and server are among it.
 $(TESTING): $(MADE)
 	@echo "Installing what the tests need into $(VENV)"
 	@$(PIP) install --editable '.[test]'
-	@touch $(RUNTIME) $(DRIVER) $@
+	@touch $(DRIVER) $(SERVER) $@

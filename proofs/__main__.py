@@ -7,19 +7,31 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from benchmarks.stage import compile_sources
 from proofs import (
+    alerts,
+    autoscale,
+    bulk_retry,
+    dashboard,
+    dashboard_scale,
     dead_letters,
+    event_streams,
     figures,
     fleet,
     fresh_clone,
+    history,
+    http_document,
+    http_polls,
+    http_workers,
     killed_workers,
     lost_claim_reply,
     memory,
+    metrics,
     oldest_redis,
     packages,
     poison_zoo,
@@ -65,16 +77,33 @@ PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
     "redis-readonly": redis_outages.prove_readonly,
     "redis-long-job": redis_outages.prove_long_job,
     "redis-frozen": redis_outages.prove_frozen,
+    "http-workers": http_workers.prove_killed,
+    "http-frozen": http_workers.prove_frozen,
+    "http-polls": http_polls.prove_idle,
+    "http-turns": http_polls.prove_turns,
+    "http-document": http_document.prove_document,
+    "http-bad-input": http_document.prove_bad_input,
+    "metrics": metrics.prove_sqlite,
+    "redis-metrics": metrics.prove_redis,
+    "metrics-recount": metrics.prove_recount,
     "slow-links": slow_links.prove,
     "redis-oldest": oldest_redis.prove,
     "dead-letters": dead_letters.prove,
+    "bulk-retry": bulk_retry.prove,
+    "alerts": alerts.prove,
+    "dashboard": dashboard.prove,
     "unique": unique.prove,
     "recycling": recycling.prove,
+    "history": history.prove,
+    "autoscale": autoscale.prove,
+    "autoscale-frozen": autoscale.prove_frozen,
     "memory": memory.prove,
     "timeouts": timeouts.prove,
     "typing": typing_golden.prove,
     "schedules": schedules.prove,
+    "event-streams": event_streams.prove,
     "scheduled-at-scale": scheduled_at_scale.prove,
+    "dashboard-scale": dashboard_scale.prove,
     "figures": figures.prove_sqlite,
     "redis-figures": figures.prove_redis,
     "import-time": figures.prove_import,
@@ -87,14 +116,50 @@ PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m proofs", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PROOFS))
-    names = parser.parse_args().names or list(PROOFS)
+    _add_scale_options(parser)
+    arguments = parser.parse_args()
+    names = arguments.names or list(PROOFS)
     unknown = set(names) - set(PROOFS)
     if unknown:
         parser.error(f"expected some of {', '.join(PROOFS)}, found {', '.join(unknown)}")
+    _use_scale_options(parser, arguments, names)
     compile_sources()
     passed = [run(name) for name in names]
     print(f"\n{sum(passed)} passed, {len(passed) - sum(passed)} failed")
     return 0 if all(passed) else 1
+
+
+def _add_scale_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `dashboard-scale`."""
+    usual = dashboard_scale.ScaleOptions()
+    options = parser.add_argument_group("dashboard-scale")
+    options.add_argument("--engine", choices=usual.engines, help="fill only this engine")
+    options.add_argument("--finished", type=int, help=f"finished jobs ({usual.finished:,})")
+    options.add_argument("--ready", type=int, help=f"ready jobs ({usual.ready:,})")
+    options.add_argument("--keep", type=Path, metavar="DIR", help="keep the data set here")
+    options.add_argument("--use", type=Path, metavar="DIR", help="measure a data set that was kept")
+
+
+def _use_scale_options(
+    parser: argparse.ArgumentParser, arguments: argparse.Namespace, names: Sequence[str]
+) -> None:
+    given = {
+        name: value
+        for name, value in vars(arguments).items()
+        if name != "names" and value is not None
+    }
+    if not given:
+        return
+    if list(names) != ["dashboard-scale"]:
+        parser.error(f"--{', --'.join(given)}: these options are for dashboard-scale alone")
+    if "use" in given and len(given) > 1:
+        parser.error("--use takes no other option: the data set has its engine and its size")
+    if "keep" in given and "engine" not in given:
+        parser.error("--keep is for one data set: give --engine sqlite or --engine redis")
+    if "engine" in given:
+        given["engines"] = (given.pop("engine"),)
+    options = dashboard_scale.ScaleOptions(**given)
+    PROOFS["dashboard-scale"] = partial(dashboard_scale.prove, options=options)
 
 
 def run(name: str) -> bool:

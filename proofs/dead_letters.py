@@ -46,7 +46,7 @@ def prove(folder: Path, url: str) -> Iterator[str]:
             worker.terminate()
             worker.wait(30)
         yield f"{printed} {_prove_runs(folder)}"
-        alerts = (folder / "worker.log").read_text().count("see windlass dead list --group")
+        alerts = (folder / "worker.log").read_text().count("alert firing")
         hooks = sorted(path.name for path in folder.glob("alert.*"))
         yield (
             f"{alerts} alerts on the way up, {len(hooks)} passed on to the app, "

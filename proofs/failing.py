@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from windlass import DeadAlert, Retry, Windlass
+from windlass import AlertEvent, Retry, Windlass
 
 app = Windlass(os.environ["WINDLASS_URL"], dead_alert=1_000)
 FOLDER = Path(os.environ.get("PROOF_FOLDER", "."))
@@ -23,6 +23,7 @@ def charge(number: int) -> None:
         raise ValueError(f"no such order {number}")
 
 
-@app.on_dead_alert
-def note(alert: DeadAlert) -> None:
-    (FOLDER / f"alert.{alert.kind}").write_text(str(alert.dead))
+@app.on_alert
+def note(event: AlertEvent) -> None:
+    if event.state == "firing":
+        (FOLDER / f"alert.{event.kind}").write_text(str(event.value))

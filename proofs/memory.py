@@ -15,7 +15,7 @@ from proofs.burdened import FAILING, declare
 from tests.contract.variants import fresh_url
 from tests.worker.yard import Worker, Yard, until
 from windlass import State
-from windlass.worker.supervisor.child_process import _memory_of
+from windlass.worker.supervisor.child_process import memory_of
 
 JOBS: Final = 100_000
 WARM: Final = 10_000
@@ -71,5 +71,5 @@ def await_ended(yard: Yard, number: int) -> None:
 def memory(worker: Worker) -> tuple[int, int]:
     """The resident set of the supervisor and its child."""
     [child] = worker.children()
-    found = [_memory_of(pid) for pid in (worker.pid, child)]
+    found = [memory_of(pid) for pid in (worker.pid, child)]
     return found[0] or 0, found[1] or 0

@@ -7,14 +7,12 @@ is told that the engine did not answer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
+from proofs.lost_claim_reply import SWALLOWED
 from tests.worker.apps.scripted import app
 from windlass.engine.contract import Outcome, Plan, Turn
 from windlass.engine.sqlite.engine import SQLiteEngine
 from windlass.errors import EngineUnavailable
-
-SWALLOWED: Final = 3
 
 _turn = SQLiteEngine.turn
 _left = SWALLOWED

@@ -52,10 +52,11 @@ def _documented_rule() -> str:
 class RedisServer:
     """One server process, with actions for tests."""
 
-    def __init__(self, *settings: str) -> None:
+    def __init__(self, *settings: str, patience_s: float = PATIENCE_S) -> None:
         executable = shutil.which("redis-server")
         if executable is None:
             raise FileNotFoundError(ABSENT)
+        self._patience_s = patience_s
         self.folder = Path(tempfile.mkdtemp(prefix="windlass-redis-"))
         self._users = self.folder / "users.acl"
         self._rights: dict[str, tuple[str, ...]] = {}  # of every user
@@ -83,11 +84,15 @@ class RedisServer:
         self._users.write_text("".join(users))
         command = [*self._command, "--port", str(self.port)]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + self._patience_s
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError((self.folder / "log").read_text())
             time.sleep(0.01)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def url(self, *, port: int | None = None, **options: object) -> str:
         """The url of a new namespace, unless the options name one, for a user with the documented

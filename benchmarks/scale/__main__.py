@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.machine import machine
+from benchmarks.scale.loaded_engine import LoadedEngine, measure, open_loaded_engine, show
 from benchmarks.scale.page import write_page
 from benchmarks.scale.results import RESULTS, Effort, Point, ScaleResults, write_results
-from benchmarks.scale.subject import Subject, measure, show, subject
 from benchmarks.stage import has_redis
 
 #: Without a sync per commit: the speed of the disk would hide what grows.
@@ -61,7 +61,7 @@ def _measure_case(engine: str, case: str, arguments: argparse.Namespace) -> Iter
         return
     if case == "mixed":
         sizes = sizes[-1:]
-    with subject(ENGINES[engine]) as large:
+    with open_loaded_engine(ENGINES[engine]) as large:
         filled = 0
         for size in sizes:
             for part in ("ready", "scheduled") if case == "mixed" else (case,):
@@ -71,16 +71,16 @@ def _measure_case(engine: str, case: str, arguments: argparse.Namespace) -> Iter
 
 
 def _of_queues(engine: str, number: int, arguments: argparse.Namespace) -> Point:
-    with subject(ENGINES[engine], queues=number) as large:
+    with open_loaded_engine(ENGINES[engine], queues=number) as large:
         large.fill("ready", max(SMALL, number * _JOBS_PER_QUEUE), f"{engine}, {number} queues")
         return _compare(engine, "queues", number, large, arguments)
 
 
 def _compare(
-    engine: str, case: str, size: int, large: Subject, arguments: argparse.Namespace
+    engine: str, case: str, size: int, large: LoadedEngine, arguments: argparse.Namespace
 ) -> Point:
     """Let the large engine take turns with a new small one."""
-    with subject(ENGINES[engine]) as small:
+    with open_loaded_engine(ENGINES[engine]) as small:
         small.fill("ready", SMALL, f"{engine}, small")
         found = measure([small, large], _effort(arguments))
     if case == "queues":
@@ -92,11 +92,11 @@ def _effort(arguments: argparse.Namespace) -> Effort:
     return Effort(2_000, 300, 3) if arguments.quick else Effort(10_000, 1_000, 5)
 
 
-def _records(large: Subject) -> int:
+def _records(large: LoadedEngine) -> int:
     return sum(sum(states.values()) for states in large.engine.stats().queues.values())
 
 
-def _check_s(large: Subject) -> float:
+def _check_s(large: LoadedEngine) -> float:
     started = time.perf_counter()
     problems: Sequence[str] = large.engine.check()
     if problems:

@@ -12,7 +12,7 @@ from benchmarks.page import ROOT, Machine
 RESULTS: Final = ROOT / "benchmarks" / "scale-results.json"
 
 
-class Measured(msgspec.Struct, frozen=True):
+class EngineTimes(msgspec.Struct, frozen=True):
     """What one engine did at one size."""
 
     put_rate: float  # jobs a second, in batches of 500
@@ -28,8 +28,8 @@ class Point(msgspec.Struct, frozen=True):
     engine: str
     case: str  # ready, scheduled, finished, mixed, queues
     size: int
-    large: Measured
-    small: Measured
+    large: EngineTimes
+    small: EngineTimes
     check_s: float | None = None
     checked_jobs: int = 0  # all records: the backlog, and what was drained to measure
 

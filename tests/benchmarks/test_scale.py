@@ -9,20 +9,20 @@ import pytest
 
 from benchmarks.page import Machine
 from benchmarks.scale.chart import draw, nice_ceiling, short
+from benchmarks.scale.loaded_engine import measure, open_loaded_engine
 from benchmarks.scale.page import page, write_page
 from benchmarks.scale.results import (
     Effort,
-    Measured,
+    EngineTimes,
     Point,
     ScaleResults,
     read_results,
     write_results,
 )
-from benchmarks.scale.subject import measure, subject
 from windlass.core.states import State
 
-FAST = Measured(9_000, 8_000, 20.0, 0.5, 1.0)
-SLOW = Measured(9_000, 6_000, 25.0, 0.5, 1.5)
+FAST = EngineTimes(9_000, 8_000, 20.0, 0.5, 1.0)
+SLOW = EngineTimes(9_000, 6_000, 25.0, 0.5, 1.5)
 RESULTS = ScaleResults(
     Machine(cores=2, python="3.11", system="Linux", sqlite="3.54", redis="7.0"),
     Effort(2_000, 300, 3),
@@ -82,7 +82,10 @@ def test_numbers_of_axes_are_short() -> None:
 
 
 def test_the_load_leaves_the_backlog_as_it_was() -> None:
-    with subject("sqlite normal", queues=3) as large, subject("sqlite normal") as small:
+    with (
+        open_loaded_engine("sqlite normal", queues=3) as large,
+        open_loaded_engine("sqlite normal") as small,
+    ):
         large.fill("finished", 10, "test")
         large.fill("scheduled", 7, "test")
         large.fill("ready", 5, "test")

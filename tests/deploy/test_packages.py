@@ -49,7 +49,12 @@ def test_what_is_not_python_is_there(packages: Packages) -> None:
     endings = [Path(name).suffix for name in names]
     assert endings.count(".lua") >= 30
     assert endings.count(".sql") >= 18
-    assert set(endings) == {".py", ".lua", ".sql", ".typed", ".txt", ""}
+    of_pages = {".css", ".html", ".js", ".json", ".svg", ".ts"}
+    assert set(endings) == {".py", ".lua", ".sql", ".typed", ".txt", "", *of_pages}
+    assert {
+        "windlass/dashboard/static/index.html",
+        "windlass/dashboard/static/login.js",
+    } <= names.keys()
 
 
 def test_the_sdist_has_what_a_wheel_is_built_from(packages: Packages) -> None:

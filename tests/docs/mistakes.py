@@ -52,7 +52,7 @@ traceback.
 
 SHOP: Final = """from datetime import datetime
 
-from windlass import Context, Cron, Retry, Tasks, Unique, Windlass, current_context
+from windlass import Alert, Context, Cron, Retry, Tasks, Unique, Windlass, current_context
 from windlass.testing import Sandbox
 
 app = Windlass("sqlite:///jobs.db")
@@ -195,6 +195,11 @@ COMMANDS: Final = [
     Mistake("a misspelt variable", "WINDLASS_LAESE=5s windlass status --app shop:app"),
     Mistake("a variable that makes no sense", "WINDLASS_LEASE=soon windlass config"),
     Mistake(
+        "an unencrypted webhook",
+        "WINDLASS_ALERT_WEBHOOK=http://hooks.example.com/token windlass config",
+    ),
+    Mistake("alerts in the environment", "WINDLASS_ALERTS=oldest_age windlass config"),
+    Mistake(
         "a variable that the code overrules",
         "WINDLASS_URL=redis://localhost windlass queue list --app shop:app",
         _stored,
@@ -294,6 +299,8 @@ PYTHON: Final = [
     Mistake("an id in place of a list", 'app.jobs.get_many("01m7gk6tx900smjc57av0rnpgb")'),
     Mistake("a misspelt setting", 'Windlass("sqlite:///jobs.db", laese="10s")'),
     Mistake("a duration that is none", 'Windlass("sqlite:///jobs.db", lease="soon")'),
+    Mistake("an alert in percent", "Windlass(alerts=[Alert.failure_rate(20)])"),
+    Mistake("an alert outside of a list", 'Windlass(alerts=Alert.oldest_age("5m"))'),
     Mistake("a misspelt option of a task", "@app.task(timout=30)\ndef tidy() -> None: ..."),
     Mistake("an option in the wrong place", 'resize.using(name="other")'),
     Mistake("a missing argument in Python", "resize.enqueue()"),
@@ -346,6 +353,23 @@ PYTHON: Final = [
         "a group inside a function",
         'def start() -> None:\n    extra = Tasks(prefix="extra")\n\n    @extra.task\n'
         "    def tidy() -> None: ...\n\n    app.include(extra)\n\nstart()",
+    ),
+    Mistake(
+        "a remote task that is called",
+        'def build(month: str) -> None: ...\n\napp.task_named("reports.build", build)("2030-01")',
+    ),
+    Mistake(
+        "a remote task that has its code here",
+        'def other(path: str) -> None: ...\n\napp.task_named("shop.resize", other)',
+    ),
+    Mistake(
+        "a misspelt rule of a schema",
+        'app.task_named("reports.build", schema={"type": "object", "requierd": ["month"]})',
+    ),
+    Mistake(
+        "an argument that the schema refuses",
+        'schema = {"type": "object", "properties": {"pages": {"type": "integer"}}}\n'
+        'app.task_named("reports.build", schema=schema).enqueue(pages="two")',
     ),
     Mistake(
         "a context that is not asked for in the right place",

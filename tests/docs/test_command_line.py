@@ -102,7 +102,7 @@ def test_fields_of_a_job_are_told_of(tmp_path: Path) -> None:
     assert record is not None
     told = re.findall(r"^\| ((?:`[a-z_]+`(?:, )?)+) \|", SECTIONS["windlass job"], re.MULTILINE)
     fields = {field for cell in told for field in code_in(cell)}
-    assert fields == describe(record).keys() - set(JobInfo.__struct_fields__)
+    assert fields == describe(app, record).keys() - set(JobInfo.__struct_fields__)
 
 
 def nothing() -> None:

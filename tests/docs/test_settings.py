@@ -12,7 +12,9 @@ from windlass.settings import SettingArguments, Settings, read_settings
 
 GUIDE = DOCS / "guides" / "settings.md"
 #: Settings that are empty by default.
-NONE = ("include", "routes")
+NONE = ("include", "routes", "alert_webhook", "release")
+#: Settings that the environment cannot give.
+IN_CODE = ("retry", "alerts")
 ROWS = {code_in(row[0])[0]: row for row in table_rows(GUIDE) if len(row) == 4}
 
 
@@ -25,7 +27,7 @@ def test_all_settings_and_no_others_are_there() -> None:
 def test_variables_are_those_that_are_read() -> None:
     for name, row in ROWS.items():
         variables = code_in(row[2])
-        assert variables == ([] if name == "retry" else [f"WINDLASS_{name.upper()}"])
+        assert variables == ([] if name in IN_CODE else [f"WINDLASS_{name.upper()}"])
 
 
 def test_defaults_are_true() -> None:
@@ -37,6 +39,10 @@ def test_defaults_are_true() -> None:
         text = ROWS[name][1].replace(" ", "")
         if hasattr(defaults, f"{name}_ms"):
             assert to_ms(text, name=name) == getattr(defaults, f"{name}_ms"), name
+        elif name == "alerts":
+            assert code_in(ROWS[name][1]) == [str(one) for one in defaults.alerts]
+        elif name == "redact":
+            assert tuple(text.split(",")) == defaults.redact
         else:
             assert text == (str(getattr(defaults, name)) if name not in NONE else "none"), name
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,9 @@ from pathlib import Path
 from threading import Condition, Thread
 from typing import Final
 
-from tests.docs.pages import Block
+import pytest
+
+from tests.docs.pages import Block, blocks
 
 #: The folder of the reader in the pages.
 READER: Final = "/srv/shop"
@@ -36,6 +39,13 @@ _KINDS: Final = (
 )
 _KILL: Final = re.compile(r"kill -9 (\d+)")
 _TOKEN: Final = re.compile("|".join([_ID.pattern, *_KINDS, r"\.\.\.", r"\s+"]))
+
+
+def needs(*programs: str) -> pytest.MarkDecorator:
+    """Skip a page whose commands are not installed; never in continuous integration."""
+    absent = [name for name in programs if shutil.which(name) is None]
+    reason = f"not installed here: {', '.join(absent)}"
+    return pytest.mark.skipif(bool(absent) and not os.environ.get("CI"), reason=reason)
 
 
 class Terminal:
@@ -59,6 +69,13 @@ class Terminal:
         elif block.language == "console":
             for command, printed in _steps(block.text):
                 self._type(command, printed)
+
+    def follow_page(self, page: Path) -> None:
+        """Follow all blocks of a page. The page shows the default port of `windlass serve`; a test
+        takes a free one, by the place "8155"."""
+        for block in blocks(page):
+            text = block.text.replace("serve tasks:app\n2026", "serve tasks:app --port 8155\n2026")
+            self.follow(block._replace(text=text))
 
     def close(self) -> None:
         if self._worker is not None:

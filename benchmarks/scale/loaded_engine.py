@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from benchmarks.scale.results import Effort, Measured
+from benchmarks.scale.results import Effort, EngineTimes
 from benchmarks.stage import SETTINGS, Stage
 from windlass.core.ids import new_nonce, new_session
 from windlass.engine.contract import BATCH, Engine, EngineOptions, NewJob, Outcome, Plan, Succeeded
@@ -28,7 +28,7 @@ _CALL: Final = b'{"version":1,"task":"benchmarks.tasks.nothing","call":{"args":[
 _TURN: Final = 50
 
 
-class Subject:
+class LoadedEngine:
     """An engine on its own stage."""
 
     def __init__(self, engine: Engine, stage: Stage, queues: int = 1) -> None:
@@ -105,23 +105,23 @@ def show(text: str) -> None:
 
 
 @contextmanager
-def subject(setting: str, queues: int = 1) -> Iterator[Subject]:
+def open_loaded_engine(setting: str, queues: int = 1) -> Iterator[LoadedEngine]:
     stage: Stage = SETTINGS[setting]()
     try:
         engine = open_engine(stage.url, EngineOptions())
         engine.migrate()
-        yield Subject(engine, stage, queues)
+        yield LoadedEngine(engine, stage, queues)
         engine.shutdown()
     finally:
         stage.close()
 
 
-def measure(subjects: Sequence[Subject], effort: Effort) -> list[Measured]:
+def measure(engines: Sequence[LoadedEngine], effort: Effort) -> list[EngineTimes]:
     """Measure engines in turns; for each, the median of its rounds."""
     jobs, claims = effort.jobs, effort.claims
-    taken: list[list[Measured]] = [[] for _ in subjects]
+    taken: list[list[EngineTimes]] = [[] for _ in engines]
     for _ in range(effort.rounds):
-        for one, own in zip(subjects, taken, strict=True):
+        for one, own in zip(engines, taken, strict=True):
             put_s = one.put(jobs)
             cpu_before = one.cpu_s()
             drain_s = sum(one.drain(jobs))
@@ -130,7 +130,7 @@ def measure(subjects: Sequence[Subject], effort: Effort) -> list[Measured]:
             times = one.drain(claims, turn=1)
             cuts = statistics.quantiles(times, n=100)
             own.append(
-                Measured(
+                EngineTimes(
                     put_rate=jobs / put_s,
                     drain_rate=jobs / drain_s,
                     drain_cpu_us=cpu_s / jobs * 1e6,
@@ -141,6 +141,6 @@ def measure(subjects: Sequence[Subject], effort: Effort) -> list[Measured]:
     return [_median(own) for own in taken]
 
 
-def _median(taken: Sequence[Measured]) -> Measured:
-    names = Measured.__struct_fields__
-    return Measured(*(statistics.median(getattr(one, name) for one in taken) for name in names))
+def _median(taken: Sequence[EngineTimes]) -> EngineTimes:
+    names = EngineTimes.__struct_fields__
+    return EngineTimes(*(statistics.median(getattr(one, name) for one in taken) for name in names))
