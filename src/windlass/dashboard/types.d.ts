@@ -236,6 +236,7 @@ type Schedule = {
   next_at: string | null;
   upcoming: string[];
   last_at: string | null;
+  last_late_s: number | null;
   skipped: number;
   unfinished: string[];
 };
