@@ -125,6 +125,7 @@ type QueueScale = {
   out_rate: number;
   drain_s: number | null;
   paused: boolean;
+  held: boolean;
 };
 type Scale = { drain_s: number | null; demand_slots: number; queues: QueueScale[] };
 type Alert = {

@@ -47,6 +47,7 @@ test("a typed age or time is an instant", () => {
 
 test("a queue without an end never drains", () => {
   assert.deepEqual([drainTime(null, true), drainTime(null, false), drainTime(61.2, true), drainTime(0, false)], ["never", "–", "1 min 2 s", "–"]);
+  assert.deepEqual([drainTime(null, true, true), drainTime(null, false, true), drainTime(5, true, true)], ["held", "–", "5 s"]);
 });
 
 test("an age counts seconds for a minute only", () => {

@@ -61,9 +61,9 @@ export function duration(seconds) {
   return parts.join(" ");
 }
 
-/** How long until a queue is empty; without an end, `never` while jobs are ready. @param {number | null} seconds @param {boolean} hasReady */
-export function drainTime(seconds, hasReady) {
-  if (seconds === null) return hasReady ? "never" : UNKNOWN;
+/** How long until a queue is empty; without an end, `never` or `held` while jobs are ready. @param {number | null} seconds @param {boolean} hasReady @param {boolean} [isHeld] */
+export function drainTime(seconds, hasReady, isHeld) {
+  if (seconds === null) return hasReady ? (isHeld ? "held" : "never") : UNKNOWN;
   return hasReady ? duration(Math.ceil(seconds)) : UNKNOWN;
 }
 

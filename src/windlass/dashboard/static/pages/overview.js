@@ -83,7 +83,7 @@ function tiles(data, c) {
   return h("div", { class: "tiles" },
     tile("Ready", count(jobs.ready || 0), later ? `${count(later)} later, ${count(retrying)} of them retrying` : "none later",
       { href: link(["jobs"], { state: "ready", queue }), line: sparkline(lines.ready, "blue") }),
-    tile("Oldest ready", age(oldest), oldest !== null ? "has been ready for this long" : jobs.ready ? "no worker can run them yet" : "nothing waits", { href: link(["jobs"], { state: "ready", queue }) }),
+    tile("Oldest ready", age(oldest), oldest !== null ? "has been ready for this long" : jobs.ready ? "all of them are held" : "nothing waits", { href: link(["jobs"], { state: "ready", queue }) }),
     runningTile(data, c, jobs.running || 0),
     tile("In", rate(live("enqueued") ?? inRate), `${rate(inRate)} in 5 min`, { line: sparkline(lines.enqueued, "blue") }),
     tile("Out", rate(live("succeeded", "retried", "dead") ?? outRate), `${rate(outRate)} in 5 min`, { line: sparkline(lines.succeeded, "green") }),
@@ -96,8 +96,8 @@ function tiles(data, c) {
 /** Why some queues never drain. @param {QueueScale[]} late */
 function lateText(late) {
   const [first] = late;
-  if (late.length > 1) return `${count(late.length)} queues are paused or fall behind`;
-  return first.paused ? `${first.queue} is paused` : `${first.queue} falls behind`;
+  if (late.length > 1) return `${count(late.length)} queues are paused, held or fall behind`;
+  return `${first.queue} ${first.paused ? "is paused" : first.held ? "has held jobs only" : "falls behind"}`;
 }
 
 /** Failures and times, of the last quarter of an hour or of the chosen span. @param {Overview} data @param {Context} c */
@@ -166,7 +166,7 @@ function queueTable(queues, c) {
     ["Dead", "wide number", (q) => number(q, "dead")],
     ["In", "wide number", (q) => rate(q.in_rate)],
     ["Out", "wide number", (q) => rate(q.out_rate)],
-    ["Drains in", "time", (q) => drainTime(q.drain_s, jobs(q, "ready") > 0)],
+    ["Drains in", "time", (q) => drainTime(q.drain_s, jobs(q, "ready") > 0, q.held)],
   ] });
 }
 
