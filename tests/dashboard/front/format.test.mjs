@@ -1,7 +1,7 @@
 /** Numbers, durations and instants are texts that a reader understands. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { age, between, clock, count, drainTime, duration, rate, readInstant, relative, share } from "../../../src/windlass/dashboard/static/format.js";
+import { age, between, clock, count, drainTime, duration, matchText, plural, rate, readInstant, relative, share } from "../../../src/windlass/dashboard/static/format.js";
 import { JsonNumber } from "../../../src/windlass/dashboard/static/json.js";
 
 const NOW = Date.parse("2030-01-31T12:00:00Z");
@@ -43,6 +43,13 @@ test("a typed age or time is an instant", () => {
   assert.equal(readInstant("2030-01-31T08:00+01:00", NOW), "2030-01-31T07:00:00.000Z");
   assert.equal(readInstant("", NOW), null);
   for (const text of ["soon", "1", "1 year", "2030-99-99"]) assert.throws(() => readInstant(text, NOW), /is no time/);
+});
+
+test("one is not many", () => {
+  assert.deepEqual([plural(1, "job"), plural("1", "job"), plural(0, "job"), plural(1200, "job"), plural("1.5", "slot")],
+    ["1 job", "1 job", "0 jobs", "1,200 jobs", "1.5 slots"]);
+  assert.equal(matchText({ count: 1, is_exact: true }, "dead job"), "1 dead job matches now.");
+  assert.equal(matchText({ count: 10000, is_exact: false }, "job"), "At least 10,000 jobs match now.");
 });
 
 test("a queue without an end never drains", () => {

@@ -25,6 +25,17 @@ export function count(value) {
   return GROUPS.format(value);
 }
 
+/** A number, or its text, with its noun: 1 job, 2 jobs. @param {number | string} value @param {string} noun */
+export function plural(value, noun) {
+  const text = typeof value === "string" ? value : count(value);
+  return `${text} ${noun}${text === "1" ? "" : "s"}`;
+}
+
+/** How many jobs match now, or at least how many. @param {{count: number, is_exact: boolean}} found @param {string} noun */
+export function matchText(found, noun) {
+  return `${found.is_exact ? "" : "At least "}${plural(found.count, noun)} match${found.count === 1 ? "es" : ""} now.`;
+}
+
 /** A number of jobs per second, with as many digits as are worth reading. @param {Maybe<number>} value */
 export function rate(value) {
   if (value === null || value === undefined) return UNKNOWN;

@@ -8,7 +8,7 @@
 import { alertList } from "../alerts.js";
 import { chart, sparkline } from "../chart.js";
 import { h } from "../dom.js";
-import { age, count, drainTime, duration, rate, share } from "../format.js";
+import { age, count, drainTime, duration, plural, rate, share } from "../format.js";
 import { chartLines, largest, loadHistory, SPANS, summary, taskRows } from "../history.js";
 import { link } from "../router.js";
 import { table } from "../table.js";
@@ -90,7 +90,7 @@ function tiles(data, c) {
     qualityTiles(data, c),
     tile("Dead", count(jobs.dead || 0), jobs.dead ? "look at the groups" : "no job is dead", { href: link(["dead"]), tone: jobs.dead ? "bad" : "" }),
     tile("Drains in", drainTime(drain?.drain_s ?? null, (jobs.ready || 0) > 0),
-      late.length ? lateText(late) : `${count(data.scale.demand_slots)} slots drain it in 1 min`, { href: link(["workers"]), tone: late.length ? "bad" : "" }));
+      late.length ? lateText(late) : `in 1 min with ${plural(data.scale.demand_slots, "slot")}`, { href: link(["workers"]), tone: late.length ? "bad" : "" }));
 }
 
 /** Why some queues never drain. @param {QueueScale[]} late */
