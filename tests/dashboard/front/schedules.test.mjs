@@ -16,7 +16,7 @@ function shown(late) {
   const walk = (/** @type {any} */ tree) => {
     if (Array.isArray(tree)) tree.forEach(walk);
     else if (tree && typeof tree === "object") {
-      if (tree.tag === "p" && String(tree.children[0]).endsWith(" late")) found[tree.props.class] = String(tree.children[0]);
+      if (tree.tag === "p" && /late|on time/.test(String(tree.children[0]))) found[tree.props.class] = String(tree.children[0]);
       tree.children.forEach(walk);
     }
   };
@@ -25,7 +25,8 @@ function shown(late) {
 }
 
 test("the lateness of the last run is beside it, and stands out if no worker was there in time", () => {
-  assert.deepEqual(shown(0.13), { muted: "130 ms late" });
+  assert.deepEqual(shown(0.13), { muted: "on time" });
+  assert.deepEqual(shown(2.5), { muted: "2.5 s late" });
   assert.deepEqual(shown(260), { bad: "4 min 20 s late" });
   assert.deepEqual(shown(null), {});
 });

@@ -48,7 +48,7 @@ function upcoming(one, now) {
 
 /** The last run, and how late it was. @param {Schedule} one @param {number} now */
 function last({ last_at, last_late_s: late }, now) {
-  return [when(last_at, now), late === null ? null : h("p", { class: late > LATE_S ? "bad" : "muted" }, `${duration(late)} late`)];
+  return [when(last_at, now), late === null ? null : h("p", { class: late > LATE_S ? "bad" : "muted" }, late < 1 ? "on time" : `${duration(late)} late`)];
 }
 
 /** @param {Schedule} one */
