@@ -23,7 +23,8 @@ function render(found, c) {
     table({ label: "Schedules", key: (one) => one.name, rows: found.schedules, columns: [
       ["Schedule", "text", (one) => [
         h("a", { href: link(["jobs"], { task: one.task }) }, one.name), one.state === "active" ? null : [" ", badge(one.state)],
-        h("p", { class: "muted" }, one.timing), unfinished(one)]],
+        h("p", { class: "muted" }, one.timing), unfinished(one),
+        h("div", { class: "narrow muted" }, "last ", last(one, c.now))]],
       ["Queue", "wide", (one) => queueLink(one.queue)],
       ["Next", "time", (one) => upcoming(one, c.now)],
       ["Last", "wide time", (one) => last(one, c.now)],
