@@ -19,6 +19,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -26,6 +27,8 @@ import pytest
 
 #: How long a server may take to start, in seconds.
 PATIENCE_S = 10.0
+#: The ports of servers. In cluster mode a server also listens on its port plus 10,000.
+PORTS = range(12_000, 32_000)
 ABSENT = (
     "There is no redis-server here. Install it (on Debian and Ubuntu: apt install redis-server; "
     "on macOS: brew install redis)."
@@ -172,10 +175,10 @@ def private_server(*settings: str) -> RedisServer:
 
 
 def free_port() -> int:
-    """A free port below 55,000: in cluster mode a server also listens on its port plus 10,000."""
+    """A free port that stays free: systems give the ports from 32,768 on to outgoing connections,
+    and the tests that run at the same time have many of them."""
     while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        if port < 55_000:
+        port = PORTS.start + secrets.randbelow(len(PORTS))
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
             return port

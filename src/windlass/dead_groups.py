@@ -20,6 +20,7 @@ import msgspec
 
 from windlass.client.payloads import Packing
 from windlass.core.durations import instant
+from windlass.core.foreign_words import most_similar
 from windlass.core.states import State
 from windlass.dead_letter import (
     DeadGroup,
@@ -31,6 +32,7 @@ from windlass.dead_letter import (
 )
 from windlass.engine.contract import DeadLabel, DeadTally, Engine, Filter, JobRecord
 from windlass.engine.releases import read_releases
+from windlass.errors import ReleaseNotFound
 from windlass.job import latest_error
 
 #: At most this many groups are read in full: with their example.
@@ -61,9 +63,13 @@ class DeadGroupList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_groups(engine: Engine, choice: GroupChoice, packing: Packing) -> DeadGroupList:
+    """Read the chosen groups. Raises `ReleaseNotFound` if `new_since` is no known release."""
     only = None if choice.fingerprint is None else [choice.fingerprint]
     found = engine.dead_tallies(only)
     releases = _with_deaths(read_releases(engine), found.tallies)
+    if choice.new_since is not None and choice.new_since not in releases:
+        known, meant = tuple(reversed(releases)), most_similar(choice.new_since, releases)
+        raise ReleaseNotFound(choice.new_since, engine.location, known, meant)
     wanted = _by_group(found.tallies, choice)
     largest = sorted(wanted, key=lambda names: (-_count(wanted[names]), names))
     shown = largest[: choice.limit]
@@ -196,7 +202,7 @@ def _with_deaths(known: Mapping[str, int], tallies: Iterable[DeadTally]) -> dict
 
 def _marked(group: DeadGroup, since: str, releases: Mapping[str, int]) -> DeadGroup:
     order = list(releases)
-    before = set(order[: order.index(since) + 1]) if since in releases else set(order)
+    before = order[: order.index(since) + 1]
     is_new = not any(one.release in before or not one.release for one in group.releases)
     return msgspec.structs.replace(group, is_new=is_new)
 

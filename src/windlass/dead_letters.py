@@ -289,7 +289,8 @@ class DeadLetters:
 
         The engine has the groups: many dead jobs take no longer than few, except with older_than or
         newer_than, which read all dead jobs. With `new_since`, only groups without a death in that
-        release, in one that began before it, or without a release."""
+        release, in one that began before it, or without a release; raises `ReleaseNotFound` if no
+        worker of that release has started."""
         chosen = select(choice, whole=True)
         if not chosen.has_age:
             wanted = GroupChoice(

@@ -37,6 +37,7 @@ also attributes of the error. All errors can be copied and pickled.
     ├── OperationRefused        a bulk operation cannot start as it was asked for
     │   └── TooManyOperations   ... because too many others are running
     ├── WorkerNotFound          no live worker has this name or session
+    ├── ReleaseNotFound         no worker of this release has started
     ├── EndlessDrain            in a test: a drain reached its limit, and more jobs are due
     └── JobError                the job has no result
         ├── JobFailed           it ended as dead
@@ -433,6 +434,35 @@ class WorkerNotFound(WindlassError):
         return (
             f"There is no live worker {self.name}{place}. Give HOST:PID of one of these, or a "
             f"session of it: {names}{more}. `windlass workers` lists them."
+        )
+
+
+class ReleaseNotFound(WindlassError):
+    """No worker of this release has started, and no job died in it. `known` are the known releases,
+    the latest first."""
+
+    def __init__(
+        self, name: str, location: str = "", known: tuple[str, ...] = (), nearest: str = ""
+    ) -> None:
+        super().__init__(name, location, known, nearest)
+        self.name = name
+        self.location = location
+        self.known = known
+        self.nearest = nearest
+
+    def __str__(self) -> str:
+        place = f" in {self.location}" if self.location else ""
+        if not self.known:
+            return (
+                f"There is no release {self.name}{place}, and no other one. Give workers the "
+                "setting release: a release is known once its first worker has started."
+            )
+        names = ", ".join(self.known[:10])
+        more = f" and {len(self.known) - 10} more" if len(self.known) > 10 else ""
+        meant = f" Did you mean {self.nearest}?" if self.nearest else ""
+        return (
+            f"There is no release {self.name}{place}.{meant} Known releases, the latest first: "
+            f"{names}{more}."
         )
 
 

@@ -77,6 +77,7 @@ def _flow_of(queue: str, window: HistoryWindow) -> QueueFlow:
         in_rate=in_rate,
         out_rate=out_rate,
         return_rate=returned / window.span_s,
+        release_rate=outcomes["released"] / window.span_s,
         mean_run_s=summary.mean_run_s,
     )
 
@@ -111,4 +112,5 @@ def _load_of(
         dead=counts.get(State.DEAD, 0),
         oldest_s=ages_ms.get(queue, 0) / 1000,
         paused=is_paused,
+        held=counts.get(State.READY, 0) > 0 and queue not in ages_ms,
     )

@@ -62,6 +62,7 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     is_declared: bool  # in code, not saved at run time
     next_at: datetime | None  # the next occurrence
     last_at: datetime | None  # the last occurrence that made a job
+    last_late_s: float | None  # how long after its time it made the job; None if not known
     skipped: int  # the number of skipped occurrences
     unfinished: tuple[str, ...]  # unfinished jobs of earlier runs, if overlap needs them
 
@@ -354,6 +355,7 @@ def _to_info_if_readable(record: ScheduleRecord, now_ms: int) -> ScheduleInfo:
             is_declared=False,
             next_at=instant(record.due_ms),
             last_at=None,
+            last_late_s=None,
             skipped=0,
             unfinished=record.unfinished,
         )
@@ -361,6 +363,7 @@ def _to_info_if_readable(record: ScheduleRecord, now_ms: int) -> ScheduleInfo:
 
 def _to_info(record: ScheduleRecord, now_ms: int) -> ScheduleInfo:
     entry, note = schedule_changes.read(record)
+    late_ms = note.late_ms()
     return ScheduleInfo(
         name=record.name,
         schedule=entry.schedule,
@@ -370,6 +373,7 @@ def _to_info(record: ScheduleRecord, now_ms: int) -> ScheduleInfo:
         is_declared=note.declared is not None,
         next_at=instant(note.next_ms),
         last_at=instant(note.last_ms),
+        last_late_s=None if late_ms is None else late_ms / 1000,
         skipped=note.skipped,
         unfinished=record.unfinished,
     )

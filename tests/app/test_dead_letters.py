@@ -25,6 +25,7 @@ from windlass import (
     JobNotFound,
     MissingDecoder,
     NotDead,
+    ReleaseNotFound,
     Retry,
     State,
     Unique,
@@ -357,6 +358,26 @@ def test_groups_of_releases(app: Windlass, hand: Hand) -> None:
     assert {letter.release for letter in app.dead.list(release="v3")} == {"v3"}
     assert app.dead.retry(release="v3", fingerprint=both.fingerprint).done == 1
     assert app.dead.count(fingerprint=both.fingerprint) == 1
+
+
+def test_an_unknown_release_is_refused(app: Windlass, hand: Hand) -> None:
+    """Otherwise a misspelt release would look like one without new failures."""
+    with pytest.raises(ReleaseNotFound, match=r"no release v42 .*no other one.* setting release"):
+        app.dead.groups(new_since="v42")
+    note_release(app.engine, "v42")
+    app.engine.clock_offset_ms += 1
+    hand.session = new_session("host", 1, "v43")
+    bury(hand, "charge", 1, ValueError("no"))
+    assert len(app.dead.groups(new_since="v42")) == 1
+    with pytest.raises(ReleaseNotFound, match=r"latest first: v43, v42\.$") as found:
+        app.dead.groups(new_since="v-42")
+    assert (found.value.known, found.value.nearest) == (("v43", "v42"), "v42")
+    assert "Did you mean v42?" in str(found.value)
+
+
+def test_a_refusal_names_few_of_many_releases() -> None:
+    error = ReleaseNotFound("v", "", tuple(f"v{number}" for number in range(100)))
+    assert str(error).endswith("latest first: v0, v1, v2, v3, v4, v5, v6, v7, v8, v9 and 90 more.")
 
 
 def test_groups_beyond_the_limit_are_left_out(

@@ -42,6 +42,7 @@ EXAMPLES = [
     errors.OperationRefused("text"),
     errors.TooManyOperations("text"),
     errors.WorkerNotFound("name", "here", ("host:1",)),
+    errors.ReleaseNotFound("v2", "here", ("v1",), "v1"),
     errors.EndlessDrain("shop.f", 1),
     errors.JobError("text"),
     errors.JobFailed("id", "shop.f", "exhausted", "ValueError", "no", "Traceback ..."),

@@ -16,9 +16,10 @@ from tests.worker.faulty import Faulty
 from windlass import Windlass
 from windlass.core.durations import instant
 from windlass.core.history import HOUR_MS, MINUTE_MS
-from windlass.engine.contract import Engine
+from windlass.engine.contract import Engine, Plan, Unroutable
 from windlass.history import StepName
 from windlass.queue_loads import read_loads
+from windlass.testing.contract.world import claim_jobs
 
 SEND = "shop.mail.send"
 
@@ -273,6 +274,26 @@ def test_a_load_of_long_ago_is_forgotten(app: Windlass, past: Past) -> None:
     (load,) = read_loads(app.engine)
     assert (load.in_rate, load.out_rate, load.mean_run_s) == (0, 0, None)
     assert load.demand_slots == 2, "a run is assumed to take a second"
+
+
+def test_a_queue_of_held_jobs_only_is_held(app: Windlass, past: Past) -> None:
+    """Although its workers claim and release jobs all the time."""
+    past.go_to(0)
+    enqueue(app, 2)
+    claims = claim_jobs(app.engine, "s", "1", Plan(), 2).claims
+    app.engine.finish([Unroutable(id=one.id, token=one.token) for one in claims])
+    past.go_to(1)
+    past.tend()
+    past.record("mail", SEND, run_s=0.001, released=60)
+    past.go_to(2)
+    past.tend()
+    (load,) = read_loads(app.engine, ["mail"])
+    assert (load.ready, load.held, load.drain_s, load.demand_slots) == (2, True, None, 1)
+    enqueue(app, 1)
+    (load,) = read_loads(app.engine, ["mail"])
+    assert (load.ready, load.held, load.drain_s) == (3, False, None)
+    (empty,) = read_loads(app.engine, ["payments"])
+    assert not empty.held
 
 
 def test_loads_are_those_of_the_queues_that_were_named(app: Windlass, past: Past) -> None:

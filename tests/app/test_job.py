@@ -174,7 +174,7 @@ def test_waiting_ends_in_time(next_day: Task[..., date], ask: Callable[..., Any]
         begin = time.monotonic()
         with pytest.raises(TimeoutError, match=said):
             ask(job, "result", timeout)
-        assert time.monotonic() - begin < 1
+        assert time.monotonic() - begin < 5
 
 
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])

@@ -144,6 +144,7 @@ def test_a_saved_schedule_is_seen(app: Windlass) -> None:
         is_declared=False,
         next_at=NOW + timedelta(minutes=30),
         last_at=None,
+        last_late_s=None,
         skipped=0,
         unfinished=(),
     )

@@ -10,6 +10,7 @@ import time
 import psutil
 import pytest
 
+from tests.soon import is_once
 from tests.worker.conftest import MakeYard
 from tests.worker.yard import Yard, until
 from windlass.core.retry import Retry
@@ -126,15 +127,18 @@ def test_functions_at_exit_are_called_and_have_a_moment(yard: Yard) -> None:
 
 @pytest.mark.local
 def test_a_second_signal_does_not_wait_for_functions_at_exit(yard: Yard) -> None:
-    job = yard.plain("untidy", "leave_behind:exit_function")
-    worker = yard.start()
-    job.result(timeout=20)
-    worker.signal(signal.SIGTERM)
-    worker.await_log("stopping on SIGTERM")
-    time.sleep(0.3)  # the fetcher has ended, which is not logged
-    began_at = time.monotonic()
-    assert worker.stop() == 0
-    assert time.monotonic() - began_at < 2.8  # taking leave may take 3 s
+    def is_quick() -> bool:
+        job = yard.plain("untidy", "leave_behind:exit_function")
+        worker = yard.start()
+        job.result(timeout=20)
+        worker.signal(signal.SIGTERM)
+        worker.await_log("stopping on SIGTERM")
+        time.sleep(0.3)  # the fetcher has ended, which is not logged
+        began_at = time.monotonic()
+        assert worker.stop() == 0
+        return time.monotonic() - began_at < 2.5  # taking leave may take 3 s
+
+    assert is_once(is_quick)
 
 
 @pytest.mark.local

@@ -219,10 +219,15 @@ def explain_raise(error: BaseException) -> None:
 
 def nearest(name: str, known: Iterable[str], prefix: str = "", *, alike: float = 0.6) -> str:
     """Suggest the known name most similar to `name`, or nothing."""
+    found = most_similar(name, known, alike=alike)
+    return f" Did you mean {prefix}{found}?" if found else ""
+
+
+def most_similar(name: str, known: Iterable[str], *, alike: float = 0.6) -> str:
+    """Find the known name most similar to `name`; "" if none is."""
     import difflib  # slow to import, and needed only after a mistake
 
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=alike)
-    return f" Did you mean {prefix}{matches[0]}?" if matches else ""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=alike)), "")
 
 
 def nearest_dotted(name: str, known: Iterable[str], *, alike: float = 0.6) -> str:

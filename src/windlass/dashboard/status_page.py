@@ -174,7 +174,8 @@ def _queue_row(
     counts = [jobs.get(str(state), 0) for state in State]
     if load is None:
         return (name, *counts, "", "", "", "", _claims(queue))
-    drain = "never" if load["drain_s"] is None else _duration(load["drain_s"])
+    never = "held" if load["held"] else "never"
+    drain = never if load["drain_s"] is None else _duration(load["drain_s"])
     oldest = _duration(load["oldest_s"]) if load["oldest_s"] else ""
     return (name, *counts, oldest, load["in_rate"], load["out_rate"], drain, _claims(load))
 

@@ -125,6 +125,7 @@ type QueueScale = {
   out_rate: number;
   drain_s: number | null;
   paused: boolean;
+  held: boolean;
 };
 type Scale = { drain_s: number | null; demand_slots: number; queues: QueueScale[] };
 type Alert = {
@@ -236,6 +237,7 @@ type Schedule = {
   next_at: string | null;
   upcoming: string[];
   last_at: string | null;
+  last_late_s: number | null;
   skipped: number;
   unfinished: string[];
 };

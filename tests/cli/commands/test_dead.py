@@ -12,6 +12,7 @@ from tests.cli.shell import Shell
 from tests.worker.yard import until
 from windlass import JobNotFound, State, Unique, Windlass
 from windlass.cli.support.audit_trail import actor
+from windlass.engine.releases import note_release
 
 UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
 
@@ -193,6 +194,9 @@ def test_groups(shell: Shell, app: Windlass, dead: list[str]) -> None:
     command = ["dead", "list", "--fingerprint", first["fingerprint"], "--task", "tasks.add"]
     ran = shell.type(*command, "--json", "--url", shell.url)
     assert {described["id"] for described in ran.json} == set(dead[:2])
+    ran = shell.type("dead", "list", "--group", "--new-since", "v1", "--url", shell.url)
+    assert (ran.code, "There is no release v1" in ran.err) == (1, True)
+    note_release(app.engine, "v1")
     ran = shell.type("dead", "list", "--group", "--new-since", "v1", "--url", shell.url)
     assert (ran.code, ran.err) == (0, "No groups of dead jobs are new since v1.\n")
     ran = shell.type("dead", "list", "--new-since", "v1", "--url", shell.url)

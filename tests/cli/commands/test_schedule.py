@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.cli.conftest import Typing
 from tests.cli.shell import Shell
 from tests.contract.variants import fresh_url
 from windlass import Cron, Every, State, Windlass
+from windlass.core.schedules.state import Note
 from windlass.engine.contract import Filter, ScheduleChange
+from windlass.engine.schedule_changes import alter
 
 
 @pytest.fixture
@@ -42,6 +46,18 @@ def test_list(shell: Shell, app: Windlass, nightly: str) -> None:
     assert found[2]["next_at"] == "2030-03-29T02:30:00Z"
     assert shell.type("schedule", "remove", "broken", "--yes", "--url", shell.url).code == 0
     assert [info.name for info in app.schedules.list()] == ["hourly", "nightly"]
+
+
+def test_list_shows_how_late_the_last_run_was(shell: Shell, app: Windlass, nightly: str) -> None:
+    (record,) = app.engine.get_schedules([nightly])
+    assert record is not None
+    note = replace(Note.unpack(record.note), last_ms=1_000, fired_ms=261_000)
+    app.engine.change_schedules([alter(record, note, now_ms=0)])
+    lines = shell.type("schedule", "list", "--url", shell.url).out.splitlines()
+    assert re.split(r"  +", lines[0])[4:7] == ["last", "late", "left out"]
+    assert re.split(r"  +", lines[1])[5] == "4m20s"
+    (found,) = shell.type("schedule", "list", "--json", "--url", shell.url).json
+    assert found["last_late_s"] == 260.0
 
 
 def test_no_schedules(shell: Shell, app: Windlass) -> None:

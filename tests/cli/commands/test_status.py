@@ -10,8 +10,10 @@ import pytest
 from tests.app.past import Past
 from tests.cli.conftest import Typing
 from tests.contract.variants import fresh_url
-from windlass import Windlass
+from windlass import FailureText, Windlass
 from windlass.core.history import MINUTE_MS
+from windlass.engine.contract import Plan, Unroutable
+from windlass.testing.contract.world import claim_jobs
 
 
 def nothing() -> None:
@@ -103,6 +105,17 @@ def test_the_history_says_what_is_paused(url: str, type_here: Typing) -> None:
     ran = type_here("status", "--since", "30m", "--url", url)
     assert "Paused: mail." in ran.err
     assert "Paused tasks: shop.send." in ran.err
+
+
+def test_the_history_says_why_jobs_are_held(url: str, type_here: Typing) -> None:
+    with Windlass(url) as app:
+        claims = claim_jobs(app.engine, "s", "1", Plan(), 1_000).claims
+        why = FailureText(message="no such task").pack()
+        app.engine.finish([Unroutable(id=one.id, token=one.token, why=why) for one in claims])
+    ran = type_here("status", "--since", "30m", "--url", url)
+    assert ran.out.splitlines()[1].split()[-2] == "held"
+    assert f"Held, of the task shop.send: {len(claims)} jobs." in ran.err
+    assert "no such task" in ran.err
 
 
 def test_without_a_past(tmp_path: Path, type_here: Typing) -> None:

@@ -14,8 +14,10 @@ from windlass.core.queues.load import (
 )
 
 
-def jobs(ready: int = 0, running: int = 0, *, paused: bool = False) -> QueueLoad:
-    return QueueLoad(queue="mail", ready=ready, running=running, paused=paused)
+def jobs(
+    ready: int = 0, running: int = 0, *, paused: bool = False, held: bool = False
+) -> QueueLoad:
+    return QueueLoad(queue="mail", ready=ready, running=running, paused=paused, held=held)
 
 
 def test_an_empty_queue_is_drained_and_needs_nothing() -> None:
@@ -66,6 +68,25 @@ def test_a_paused_queue_needs_the_slots_that_it_uses_and_never_drains() -> None:
     flow = QueueFlow(in_rate=100, out_rate=200, mean_run_s=1)
     load = measure_load(jobs(ready=5000, running=3, paused=True), flow)
     assert (load.drain_s, load.demand_slots) == (None, 3)
+
+
+def test_held_jobs_never_drain_and_need_one_slot() -> None:
+    """Their tasks are paused or unknown to all workers: more slots of these workers are no help."""
+    flow = QueueFlow(in_rate=0, out_rate=200, mean_run_s=60)
+    load = measure_load(jobs(ready=5000, held=True), flow)
+    assert (load.drain_s, load.demand_slots) == (None, 1)
+
+
+def test_released_jobs_have_not_left() -> None:
+    """A worker claims jobs that it cannot run, and releases them, again and again."""
+    stray = QueueFlow(out_rate=2, return_rate=2, release_rate=2)
+    assert drain_time_s(jobs(ready=6), stray) is None
+    some = QueueFlow(out_rate=4, return_rate=2, release_rate=2)
+    assert drain_time_s(jobs(ready=6), some) == 3
+
+
+def test_retried_jobs_have_left_the_line() -> None:
+    assert drain_time_s(jobs(ready=6), QueueFlow(in_rate=1, out_rate=2, return_rate=2)) == 3
 
 
 def test_a_backlog_drains_by_what_leaves_above_what_enters() -> None:

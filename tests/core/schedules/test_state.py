@@ -68,7 +68,7 @@ def test_the_stored_bytes_stay_as_they_are() -> None:
 
 def test_a_note_comes_back_as_it_was() -> None:
     declared = Declared(fingerprint="f", version=3, declared_ms=4, outdated=("a",))
-    note = Note(next_ms=1, waiting_ms=2, last_ms=3, skipped=4, declared=declared)
+    note = Note(next_ms=1, waiting_ms=2, last_ms=3, fired_ms=9, skipped=4, declared=declared)
     assert Note.unpack(note.pack()) == note
 
 
@@ -129,6 +129,33 @@ def test_counting_occurrences_of_a_cron_ends() -> None:
     assert Cron("* * * * * *").count_between(START_MS, START_MS + HOUR_MS, 100) == 100
     assert Cron("* * * * * *").count_between(START_MS, START_MS + 1_000, 100) == 2
     assert Every("1h").count_between(START_MS + 1, START_MS + HOUR_MS - 1, 100) == 0
+
+
+@pytest.mark.parametrize("late_ms", [0, 7, 6 * HOUR_MS])
+def test_the_lateness_of_the_last_run_is_kept(late_ms: int) -> None:
+    schedule = Every("1h", missed="once")
+    now_ms = START_MS + HOUR_MS + late_ms
+    fired = step(schedule, made(schedule, START_MS), now_ms).note
+    assert fired.late_ms() == late_ms % HOUR_MS
+    assert step(schedule, fired, now_ms + 1).note.late_ms() == fired.late_ms()
+    paused_and_resumed = resumed(paused(fired), schedule, now_ms + 5 * HOUR_MS)
+    assert paused_and_resumed.late_ms() == fired.late_ms()
+
+
+def test_a_run_that_waits_for_an_earlier_one_is_late_by_its_wait() -> None:
+    schedule = Every("1h", overlap="queue_one")
+    note = step(schedule, made(schedule, START_MS), hours(1)[0], unfinished=True).note
+    assert note.late_ms() is None
+    assert step(schedule, note, hours(1)[0] + 1_500).note.late_ms() == 1_500
+
+
+def test_the_lateness_of_a_run_that_an_earlier_version_fired_is_not_known() -> None:
+    note = Note.unpack(b'{"version":1,"next_ms":5,"last_ms":3}')
+    assert note.late_ms() is None
+
+
+def test_a_clock_that_was_put_back_makes_no_run_early() -> None:
+    assert Note(last_ms=10, fired_ms=9).late_ms() == 0
 
 
 def test_what_is_not_due_changes_nothing() -> None:

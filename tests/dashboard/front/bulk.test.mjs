@@ -32,4 +32,5 @@ test("selected jobs are named, and each has a verdict", () => {
   assert.deepEqual(action.request({}), { method: "POST", path: "v1/jobs/cancel", body: '{"ids":["a","b"]}' });
   assert.deepEqual(action.command({}), ["job", "cancel", "a", "b"]);
   assert.equal(verdictText(["cancelled", "requested", "final"], "cancelled"), "2 of 3 jobs are cancelled. 1 had changed meanwhile.");
+  assert.equal(verdictText(["done"], "retried"), "1 of 1 job is retried.");
 });

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import { changeDead, controlOperation, editJob, purgeQueue } from "../../../src/windlass/dashboard/static/actions.js";
+import { controlOperation, editJob, purgeQueue } from "../../../src/windlass/dashboard/static/actions.js";
+import { changeDead } from "../../../src/windlass/dashboard/static/bulk.js";
 import { curlCommand, quote, windlassCommand } from "../../../src/windlass/dashboard/static/commands.js";
 import { parse } from "../../../src/windlass/dashboard/static/json.js";
 
@@ -44,7 +45,7 @@ test("a bulk action has the filter of its group, its rate and its rule", () => {
   assert.equal(retry.request({ rate: "", stop_after: "10" }).body, `{${filter},"stop_after":10}`);
   assert.equal(retry.request({ rate: "5", stop_after: "0" }).body, `{${filter},"rate":5,"stop_after":0}`);
   assert.deepEqual(retry.command({ rate: "5", stop_after: "20" }), ["dead", "retry", "--task", "shop.charge",
-    "--fingerprint", "3f1c07a2b9d4", "--rate", "5/s", "--stop-after", "20"]);
+    "--fingerprint", "3f1c07a2b9d4", "--yes", "--rate", "5/s", "--stop-after", "20"]);
   const [, rule] = retry.fields ?? [];
   assert.deepEqual(["10", "0", "101", "x", ""].map((text) => rule.check(text) === null), [true, true, false, false, false]);
   assert.equal(changeDead("discard", null).request({}).body, '{"filter":{"everything":true}}');

@@ -30,7 +30,7 @@ function click(tree) {
 test("a group of one release is changed in this release only", () => {
   const discard = actionsOf({ release: "v2" })["Discard dead jobs of shop.charge in release v2"];
   assert.equal(discard.request({}).body, '{"filter":{"task":"shop.charge","fingerprint":"3f1c","release":"v2"}}');
-  assert.deepEqual(discard.command({}), ["dead", "discard", "--task", "shop.charge", "--fingerprint", "3f1c", "--release", "v2"]);
+  assert.deepEqual(discard.command({}), ["dead", "discard", "--task", "shop.charge", "--fingerprint", "3f1c", "--release", "v2", "--yes"]);
   const whole = actionsOf({})["Discard dead jobs of shop.charge"];
   assert.equal(whole.request({}).body, '{"filter":{"task":"shop.charge","fingerprint":"3f1c"}}');
 });

@@ -1,7 +1,7 @@
 /** Numbers, durations and instants are texts that a reader understands. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { age, between, clock, count, drainTime, duration, rate, readInstant, relative, share } from "../../../src/windlass/dashboard/static/format.js";
+import { age, between, clock, count, drainTime, duration, matchText, plural, rate, readInstant, relative, share } from "../../../src/windlass/dashboard/static/format.js";
 import { JsonNumber } from "../../../src/windlass/dashboard/static/json.js";
 
 const NOW = Date.parse("2030-01-31T12:00:00Z");
@@ -45,8 +45,16 @@ test("a typed age or time is an instant", () => {
   for (const text of ["soon", "1", "1 year", "2030-99-99"]) assert.throws(() => readInstant(text, NOW), /is no time/);
 });
 
+test("one is not many", () => {
+  assert.deepEqual([plural(1, "job"), plural("1", "job"), plural(0, "job"), plural(1200, "job"), plural("1.5", "slot")],
+    ["1 job", "1 job", "0 jobs", "1,200 jobs", "1.5 slots"]);
+  assert.equal(matchText({ count: 1, is_exact: true }, "dead job"), "1 dead job matches now.");
+  assert.equal(matchText({ count: 10000, is_exact: false }, "job"), "At least 10,000 jobs match now.");
+});
+
 test("a queue without an end never drains", () => {
   assert.deepEqual([drainTime(null, true), drainTime(null, false), drainTime(61.2, true), drainTime(0, false)], ["never", "–", "1 min 2 s", "–"]);
+  assert.deepEqual([drainTime(null, true, true), drainTime(null, false, true), drainTime(5, true, true)], ["held", "–", "5 s"]);
 });
 
 test("an age counts seconds for a minute only", () => {

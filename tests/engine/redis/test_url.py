@@ -161,7 +161,7 @@ def test_a_certificate_is_verified(tls_server: tuple[int, Path], open_redis: Ope
         with pytest.raises(EngineError, match="not trusted") as caught:
             open_redis(url).stats()
         assert not isinstance(caught.value, EngineUnavailable)
-        assert time.monotonic() - started < 1.5
+        assert time.monotonic() - started < 3
 
 
 @pytest.mark.parametrize("content", ["key", "nothing", "cut"])
@@ -185,7 +185,7 @@ def test_a_ca_file_without_a_certificate_is_refused_at_once(
     with pytest.raises(EngineError, match=told) as caught:
         open_redis(f"rediss://localhost:{port}?ca_file={file}").stats()
     assert not isinstance(caught.value, EngineUnavailable)
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 3
 
 
 @pytest.mark.parametrize("database", [0, 2], ids=["no login", "with a login"])
@@ -249,7 +249,7 @@ def test_a_server_that_asks_for_a_client_certificate(
             with pytest.raises(EngineError, match=f"(?i){told}") as caught:
                 open_redis(f"{place}{files}").stats()
             assert not isinstance(caught.value, EngineUnavailable)
-            assert time.monotonic() - started < 1.5
+            assert time.monotonic() - started < 3
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from windlass.engine.contract import (
 )
 from windlass.engine.sqlite.engine import APPLICATION_ID, NEWEST_FORMAT, SQLiteEngine
 from windlass.engine.sqlite.statements import migrations
-from windlass.testing.contract.world import claim_jobs
+from windlass.testing.contract.world import StandingStill, claim_jobs
 
 #: The format that moved small calls into the record.
 RECORD = 12
@@ -108,6 +108,7 @@ def test_a_file_without_documents_gets_them(path: Path, engine: SQLiteEngine) ->
 
 def test_a_file_without_a_history_gets_one(path: Path, engine: SQLiteEngine) -> None:
     """The total of enqueued jobs continues."""
+    engine.clock_offset_ms = StandingStill(MINUTE_MS)  # all in one minute
     make_file(path, DOCUMENTS)
     older = apsw.Connection(str(path))
     older.execute("INSERT INTO totals VALUES ('enqueued', 5)")

@@ -84,6 +84,20 @@ def test_groups_name_their_releases(client: Client, app: Windlass, hand: Hand, k
     assert counted == {"count": 2, "is_exact": True}
 
 
+def test_groups_new_since_an_unknown_release_are_refused(
+    client: Client, app: Windlass, hand: Hand, kill: Kill
+) -> None:
+    hand.session = new_session("host", 1, "v42")
+    kill(1)
+    answer = client.get("/v1/dead/groups?new_since=v41")
+    assert answer.status_code == 422
+    (field,) = answer.json()["fields"]
+    assert field["path"] == "query.new_since"
+    assert field["detail"] == (
+        "There is no release v41. Did you mean v42? Known releases, the latest first: v42"
+    )
+
+
 def test_dead_jobs_are_counted(client: Client, kill: Kill) -> None:
     kill(2)
     kill(1, "other", message="another")

@@ -15,7 +15,7 @@ from tests.worker.faulty import Faulty
 from windlass import EngineUnavailable, Windlass
 from windlass.core.durations import instant
 from windlass.core.history import MINUTE_MS
-from windlass.engine.contract import Engine
+from windlass.engine.contract import Engine, Unroutable
 from windlass.http.resources import history as history_resource
 from windlass.http.resources import scale as scale_resource
 from windlass.queue_loads import read_loads
@@ -180,6 +180,19 @@ def test_several_queues_are_added_up(client: Client, app: Windlass, past: Past) 
     assert slow["oldest_s"] < 60 < mail["oldest_s"]
     all_queues = client.get(SCALE).json()
     assert [one["queue"] for one in all_queues["queues"]] == ["mail", "payments", "slow"]
+
+
+def test_a_queue_of_held_jobs_only_never_drains(client: Client, app: Windlass, hand: Hand) -> None:
+    enqueue(app, 1)
+    assert not client.get(SCALE, params={"queue": "mail"}).json()["queues"][0]["held"]
+    claim = hand.take()
+    app.engine.finish([Unroutable(id=claim.id, token=claim.token)])
+    answer = client.get(SCALE, params={"queue": "mail"}).json()
+    (queue,) = answer["queues"]
+    assert (queue["held"], queue["drain_s"], answer["drain_s"]) == (True, None, None)
+    page = client.get("/status").text
+    assert "<td>held</td>" in page
+    assert "<td>never</td>" not in page
 
 
 def test_a_shorter_drain_target_demands_more(client: Client, past: Past) -> None:

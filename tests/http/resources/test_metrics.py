@@ -136,10 +136,10 @@ def test_numbers_that_took_too_long_are_dropped(client: Client, app: Windlass) -
     """They may be of different instants."""
     faults = Faults(app.engine)
     with app.replace_engine(faults.engine):
-        faults.delay(f"{metrics_feed.LATE_S + 0.5}s", "stats")
+        faults.delay(f"{metrics_feed.LATE_S + 2}s", "stats")
         began = time.monotonic()
         assert read(client).names == {"windlass_up"}
-        assert time.monotonic() - began < metrics_feed.LATE_S + 0.4, "the scraper does not wait"
+        assert time.monotonic() - began < metrics_feed.LATE_S + 1.9, "the scraper does not wait"
         assert read(client).names == {"windlass_up"}, "the same call is still under way"
         until(lambda: read(client).value("windlass_up") == 1, "the end of the outage")
 

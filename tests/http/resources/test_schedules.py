@@ -7,10 +7,13 @@ from itertools import pairwise
 from urllib.parse import quote
 
 import pytest
+from msgspec.structs import replace
 
 from tests.http.client import Client
 from tests.http.conftest import Caller
 from windlass import Every, Windlass
+from windlass.core.schedules.state import Note
+from windlass.engine.schedule_changes import alter
 
 
 @pytest.fixture
@@ -31,6 +34,15 @@ def test_schedules_are_listed_with_their_next_runs(client: Client) -> None:
     assert len(runs) == 5
     assert datetime.fromisoformat(report["next_at"]) == runs[0]
     assert {later - sooner for sooner, later in pairwise(runs)} == {timedelta(hours=1)}
+
+
+def test_the_lateness_of_the_last_run_is_told(client: Client, app: Windlass) -> None:
+    assert client.get("/v1/schedules/report").json()["last_late_s"] is None
+    (record,) = app.engine.get_schedules(["report"])
+    assert record is not None
+    note = replace(Note.unpack(record.note), last_ms=1_000, fired_ms=3_500)
+    app.engine.change_schedules([alter(record, note, now_ms=0)])
+    assert client.get("/v1/schedules/report").json()["last_late_s"] == 2.5
 
 
 def test_pages(client: Client) -> None:

@@ -242,14 +242,14 @@ def test_an_attempt_that_ends_before_the_answer_has_its_link_too(
     fail.enqueue()
     box.drain(raise_errors=False)
     box.advance("1m")
-    box.faults.delay("300ms", "get")
+    box.faults.delay("1s", "get")
     box.drain(raise_errors=False)
     first, second = collector.named("run shop.fail")
     assert linked_ids(second) == [span_id(first)]
     assert second.start_time is not None
     assert second.end_time is not None
     took_s = (second.end_time - second.start_time) / 1e9
-    assert took_s < 0.25  # the time of the run, not of the answer
+    assert took_s < 0.9  # the time of the run, not of the answer
 
 
 def test_middleware_outside_of_tracing_does_not_see_the_span(collector: Collector) -> None:

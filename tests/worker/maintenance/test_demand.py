@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from windlass.core.introduction import Introduction
 from windlass.core.queues.load import QueueLoad
@@ -93,8 +94,10 @@ def test_a_worker_whose_queues_cannot_be_read_serves_every_queue() -> None:
     assert list_others([session("newer", queues=("mail=5",))], ()) == [ServingWorker(EVERY, 10)]
 
 
-def test_the_ready_jobs_of_a_paused_queue_are_no_backlog() -> None:
-    load = QueueLoad(queue="mail", ready=60, running=3, oldest_s=99, demand_slots=3, paused=True)
+@pytest.mark.parametrize("why", ["paused", "held"])
+def test_ready_jobs_that_cannot_start_are_no_backlog(why: str) -> None:
+    load = QueueLoad(queue="mail", ready=60, running=3, oldest_s=99, demand_slots=3)
+    load = replace(load, **{why: True})
     assert share_demand([load], 80, []) == WorkerDemand(0, 3, 0, 3, 0, 0)
 
 

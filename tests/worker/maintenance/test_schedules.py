@@ -114,6 +114,20 @@ def test_an_occurrence_becomes_one_job_at_its_time(work: Clockwork) -> None:
     assert work.app.schedules.get("s").skipped == 0
 
 
+def test_the_lateness_of_the_last_run_is_shown(work: Clockwork) -> None:
+    """Workers were away for ten minutes. A run by hand is no occurrence."""
+    work.save(Every("1h"))
+    assert work.app.schedules.get("s").last_late_s is None
+    work.pass_ms(HOUR_MS // 2 + 10 * 60 * 1000)
+    work.keeper.look()
+    work.app.schedules.run_now("s")
+    (info,) = work.app.schedules.list()
+    assert info.last_late_s == 10 * 60
+    work.pass_ms(HOUR_MS - 10 * 60 * 1000 + 250)
+    work.keeper.look()
+    assert work.app.schedules.get("s").last_late_s == 0.25
+
+
 def test_many_workers_make_one_job_of_an_occurrence(work: Clockwork) -> None:
     names = [f"s{number}" for number in range(30)]
     for name in names:

@@ -107,10 +107,12 @@ def test_children_follow_a_load_step(yard: Yard) -> None:
 def test_two_eight_and_two_children(yard: Yard) -> None:
     """A step that needs all children is one decision."""
     worker = start(yard, 2, 8, periods=PERIODS._replace(hold_s=2.0))
-    call = yard.script.plain.bind
+    call, queue = yard.script.plain.bind, yard.app.queue("default")
+    queue.pause()  # jobs are stored in chunks: the worker must not see the first one alone
     jobs = list(
         yard.script.plain.enqueue_many(call(f"job{n}", ["sleep:0.1"]) for n in range(1_500))
     )
+    queue.resume()
     await_children(worker, 8)
     assert "scaled up from 2 to 8 children: " in worker.log()
     yard.await_count(State.SUCCEEDED, 1_500, 60)

@@ -13,7 +13,7 @@ from windlass.cli.support.group import SuggestingGroup
 from windlass.cli.support.output import print_json, print_list, print_table, report, say
 from windlass.cli.support.parameters import WholeNumber, json_option, yes_option
 from windlass.cli.support.task_names import schedule_name
-from windlass.cli.support.wording import age
+from windlass.cli.support.wording import age, seconds
 from windlass.errors import DecodeError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def list_(app: Windlass, as_json: bool) -> None:
     print_list(
         app.schedules.list(),
         lambda shown: [_described(info) for info in shown],
-        ["name", "state", "task", "next", "last", ">left out", "schedule"],
+        ["name", "state", "task", "next", "last", ">late", ">left out", "schedule"],
         _row,
         none="No schedules.",
         as_json=as_json,
@@ -55,7 +55,8 @@ def list_(app: Windlass, as_json: bool) -> None:
 def _row(info: ScheduleInfo) -> tuple[object, ...]:
     timing = "" if info.schedule is None else info.schedule.describe()
     next_run = age(info.next_at) if info.state in ("active", "unreadable") else ""
-    return (info.name, info.state, info.task, next_run, age(info.last_at), info.skipped, timing)
+    last = (age(info.last_at), seconds(info.last_late_s))
+    return (info.name, info.state, info.task, next_run, *last, info.skipped, timing)
 
 
 def _described(info: ScheduleInfo) -> dict[str, object]:
@@ -68,6 +69,7 @@ def _described(info: ScheduleInfo) -> dict[str, object]:
         "is_declared": info.is_declared,
         "next_at": info.next_at,
         "last_at": info.last_at,
+        "last_late_s": info.last_late_s,
         "skipped": info.skipped,
         "unfinished": info.unfinished,
     }

@@ -137,6 +137,8 @@ def _show_history(
         print_table(TASK_COLUMNS, task_rows(tasks))
     _print_paused(app.engine.queues())
     _print_paused_tasks(app.engine.paused_tasks())
+    if any(load.held for load in loads):
+        _print_held(app, app.engine.stats())
     _print_sessions(app.engine.sessions())
 
 

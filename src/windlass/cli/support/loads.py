@@ -81,6 +81,8 @@ def drain(load: QueueLoad) -> str:
         return seconds(load.drain_s) if load.drain_s else ""
     if load.paused:
         return "paused"
+    if load.held:
+        return "held"
     return "never" if load.out_rate or load.in_rate else "unknown"
 
 

@@ -34,7 +34,14 @@ class QueueFlow(msgspec.Struct, frozen=True, kw_only=True):
     in_rate: float = 0.0  # enqueued jobs
     out_rate: float = 0.0  # runs that ended, in any way
     return_rate: float = 0.0  # runs whose job runs again: retried, snoozed and released
+    release_rate: float = 0.0  # among them: released jobs, which are ready again at once
     mean_run_s: float | None = None  # None if no run has ended
+
+    @property
+    def start_rate(self) -> float:
+        """How many jobs leave the line of ready jobs. A worker that cannot run a job releases it,
+        and the job never left."""
+        return self.out_rate - self.release_rate
 
     @property
     def net_rate(self) -> float:
@@ -55,9 +62,11 @@ class QueueLoad(msgspec.Struct, frozen=True, kw_only=True):
     in_rate: float = 0.0  # enqueued jobs per second
     out_rate: float = 0.0  # runs that ended, per second
     mean_run_s: float | None = None  # None if no run has ended in the window
-    drain_s: float | None = 0.0  # None: never, because it grows, is paused, or no run has ended
+    #: None: never, because it grows, is paused, its jobs are held, or no run has ended.
+    drain_s: float | None = 0.0
     demand_slots: int = 0  # how many slots it needs
     paused: bool = False
+    held: bool = False  # no ready job is next in line: all are held, or must run alone
 
 
 def measure_load(
@@ -79,10 +88,10 @@ def drain_time_s(jobs: QueueLoad, flow: QueueFlow) -> float | None:
     unknown."""
     if not jobs.ready:
         return 0.0
-    if jobs.paused:
+    if jobs.paused or jobs.held:
         return None
-    if jobs.ready <= flow.out_rate * KEEPS_UP_S:
-        return jobs.ready / flow.out_rate
+    if jobs.ready <= flow.start_rate * KEEPS_UP_S:
+        return jobs.ready / flow.start_rate
     return jobs.ready / flow.net_rate if flow.net_rate > 0 else None
 
 
@@ -91,13 +100,15 @@ def count_slots(jobs: QueueLoad, flow: QueueFlow, drain_target_s: float = DRAIN_
     those that start the ready jobs within the drain target.
 
     The jobs that arrive include those that run again. A ready job needs at most one slot, however
-    long it runs. Jobs of a paused queue cannot start and need none."""
+    long it runs. Jobs of a paused queue cannot start and need none. Held jobs need one slot
+    together: a worker that can run them may be the next to start."""
     if drain_target_s <= 0:
         raise ValueError(f"drain_target_s must be above 0, found {drain_target_s!r}")
     if jobs.paused:
         return jobs.running
     run_s = max(ASSUMED_RUN_S if flow.mean_run_s is None else flow.mean_run_s, LEAST_RUN_S)
     arriving = (flow.in_rate + flow.return_rate) * run_s
-    waiting = jobs.ready * min(1.0, run_s / drain_target_s)
+    ready = min(jobs.ready, 1) if jobs.held else jobs.ready
+    waiting = ready * min(1.0, run_s / drain_target_s)
     needed = ceil(round(max(jobs.running, arriving) + waiting, _DIGITS))
     return max(needed, min(jobs.ready, 1))

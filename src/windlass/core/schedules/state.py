@@ -67,6 +67,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     next_ms: int | None = None  # the next occurrence; None when there is none
     waiting_ms: int | None = None  # a due occurrence that waits for the end of an earlier run
     last_ms: int | None = None  # the last occurrence that made a job
+    fired_ms: int | None = None  # when it made the job; None if an earlier version did
     paused: Pause = ""
     skipped: int = 0  # the number of skipped occurrences
     declared: Declared | None = None  # for a schedule declared in code
@@ -84,6 +85,12 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return None
         waiting_ms = None if self.waiting_ms is None else now_ms + WAITING_MS
         return min((at for at in (self.next_ms, waiting_ms) if at is not None), default=None)
+
+    def late_ms(self) -> int | None:
+        """How long after its time the last occurrence made its job. None if that is not known."""
+        if self.last_ms is None or self.fired_ms is None:
+            return None
+        return max(0, self.fired_ms - self.last_ms)
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +128,7 @@ def decide(schedule: Schedule, note: Note, now_ms: int, *, is_unfinished: bool) 
             next_ms=next_ms,
             waiting_ms=waiting_ms,
             last_ms=run[-1] if run else note.last_ms,
+            fired_ms=now_ms if run else note.fired_ms,
             skipped=note.skipped + sum(part.number for part in left_out),
         ),
         run=tuple(run),

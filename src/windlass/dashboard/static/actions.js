@@ -18,18 +18,6 @@ const PAUSES = {
   "resume schedule": "The schedule continues with its next occurrence, and skips those during the pause.",
 };
 
-/** The speed of an operation, and when it pauses by itself. */
-/** @type {Field} */
-export const RATE_FIELD = {
-  name: "rate", label: "At most this many jobs a second (empty: as fast as possible)", value: "",
-  check: (text) => (text.trim() === "" || Number(text) > 0 ? null : "must be a number above 0"),
-};
-/** @type {Field} */
-export const STOP_FIELD = {
-  name: "stop_after", label: "Pause when this many of the last 100 jobs fail again (0: never)", value: "10",
-  check: (text) => (/^\d{1,3}$/.test(text.trim()) && Number(text) <= 100 ? null : "must be a number from 0 to 100"),
-};
-
 /** @param {...string} parts @returns {() => ActionRequest} */
 const post = (...parts) => () => ({ method: "POST", path: apiPath(parts) });
 
@@ -55,7 +43,7 @@ export function purgeQueue(name, waiting) {
     title: `Purge the queue ${name}`,
     label: "Purge",
     explain: "Removes all waiting jobs of this queue for good: ready, scheduled and retrying ones. " +
-      `About ${count(waiting)} wait now. Running jobs continue. This cannot be undone.`,
+      `Waiting now: about ${count(waiting)}. Running jobs continue. This cannot be undone.`,
     isDanger: true,
     typed: name,
     request: post("queues", name, "purge"),
@@ -121,48 +109,6 @@ function checkArguments(text, kind, isSame) {
     return "contains [redacted]: write the value in its place, or leave this part as it was";
   }
   return checkJson(text, kind);
-}
-
-/**
- * @param {"retry" | "discard"} verb
- * @param {{task: string, fingerprint: string, release?: string} | null} group null for all dead jobs; perhaps only of a release
- * @returns {Action}
- */
-export function changeDead(verb, group) {
-  const isRetry = verb === "retry";
-  /** @type {any} */
-  const filter = group
-    ? { task: group.task, fingerprint: group.fingerprint, ...(group.release ? { release: group.release } : {}) }
-    : { everything: true };
-  const what = group ? `dead jobs of ${group.task}${group.release ? ` in release ${group.release}` : ""}` : "all dead jobs";
-  return {
-    title: `${isRetry ? "Retry" : "Discard"} ${what}`,
-    label: isRetry ? "Retry" : "Discard",
-    explain: isRetry
-      ? "The jobs are ready again, with fresh attempts, and keep their history. The operation pauses by itself when they fail again."
-      : "Removes the jobs for good. This cannot be undone. The log has a line about each job.",
-    isDanger: !isRetry,
-    typed: isRetry ? undefined : "discard",
-    fields: isRetry ? [RATE_FIELD, STOP_FIELD] : [],
-    preview: async (api, signal) => {
-      const found = await api.get(["dead", "count"], group ? filter : {}, signal);
-      return `${found.is_exact ? "" : "At least "}${count(found.count)} dead jobs match now.`;
-    },
-    request: (values) => ({
-      method: "POST",
-      path: apiPath(["dead", verb]),
-      body: stringify(isRetry ? {
-        filter, ...(values.rate.trim() ? { rate: Number(values.rate) } : {}), stop_after: Number(values.stop_after),
-      } : { filter }),
-    }),
-    command: (values) => [
-      "dead", verb,
-      ...(group ? Object.entries(filter).flatMap(([name, value]) => [`--${name}`, value]) : ["--all"]),
-      ...(isRetry && values.rate.trim() ? ["--rate", `${values.rate.trim()}/s`] : []),
-      ...(isRetry ? ["--stop-after", values.stop_after.trim()] : []),
-    ],
-    done: () => operationDone(`The ${verb} of ${what} has started.`),
-  };
 }
 
 /** @param {string} name @returns {Action} */

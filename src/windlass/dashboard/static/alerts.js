@@ -3,7 +3,7 @@
  */
 
 import { h } from "./dom.js";
-import { count, duration, share } from "./format.js";
+import { count, duration, plural, share } from "./format.js";
 import { link } from "./router.js";
 import { badge, when } from "./ui.js";
 
@@ -12,10 +12,10 @@ const SHARES = ["failure_rate", "engine_memory"];
 
 /** @type {{[kind: string]: (value: string, subject: string) => [text: string, href: string | null]}} */
 const TEXTS = {
-  dead_letters: (value, queue) => [`${value} jobs are dead${queue ? ` in ${queue}` : ""}`, link(["dead"])],
-  dead_growth: (value, queue) => [`${value} jobs died within 5 minutes${queue ? ` in ${queue}` : ""}`, link(["dead"])],
+  dead_letters: (value, queue) => [`${plural(value, "job")} ${value === "1" ? "is" : "are"} dead${queue ? ` in ${queue}` : ""}`, link(["dead"])],
+  dead_growth: (value, queue) => [`${plural(value, "job")} died within 5 minutes${queue ? ` in ${queue}` : ""}`, link(["dead"])],
   oldest_age: (value, queue) => [`The next job of ${queue} has been ready for ${value}`, link(["jobs"], { state: "ready", queue })],
-  no_worker: (value, queue) => [`No worker serves ${queue}: ${value} jobs are ready`, link(["workers"])],
+  no_worker: (value, queue) => [`No worker serves ${queue} with ${plural(value, "ready job")}`, link(["workers"])],
   failure_rate: (value, task) => [`${value} of the runs of ${task} failed within 5 minutes`, link(["jobs"], { task })],
   run_time: (value, task) => [`${task} runs for ${value} (p99 of 5 minutes)`, link(["jobs"], { task })],
   overdue_schedule: (value, name) => [`The schedule ${name} is overdue by ${value}`, link(["schedules"])],

@@ -201,9 +201,10 @@ class Dashboard {
     render(part("foot"), foot(this.me, () => this.help()));
   }
 
-  /** Scroll the menu of a narrow screen to the current view. */
+  /** Scroll the menu of a narrow screen to the current view. `scrollIntoView` would let the first Tab begin there. */
   showCurrent() {
-    part("top").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+    const [menu, one] = ["nav", "[aria-current]"].map((name) => /** @type {HTMLElement | null} */ (part("top").querySelector(name)));
+    if (menu && one) menu.scrollLeft = one.offsetLeft - menu.offsetLeft - (menu.clientWidth - one.offsetWidth) / 2;
   }
 
   help() {

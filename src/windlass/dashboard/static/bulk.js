@@ -5,11 +5,22 @@
  * jobs that no page shows; its dialog first tells how many match.
  */
 
-import { RATE_FIELD, STOP_FIELD } from "./actions.js";
 import { apiPath } from "./api.js";
-import { count, readInstant } from "./format.js";
+import { count, matchText, plural, readInstant } from "./format.js";
 import { stringify } from "./json.js";
 import { link } from "./router.js";
+
+/** The speed of an operation, and when it pauses by itself. */
+/** @type {Field} */
+const RATE_FIELD = {
+  name: "rate", label: "At most this many jobs a second (empty: as fast as possible)", value: "",
+  check: (text) => (text.trim() === "" || Number(text) > 0 ? null : "must be a number above 0"),
+};
+/** @type {Field} */
+const STOP_FIELD = {
+  name: "stop_after", label: "Pause when this many of the last 100 jobs fail again (0: never)", value: "10",
+  check: (text) => (/^\d{1,3}$/.test(text.trim()) && Number(text) <= 100 ? null : "must be a number from 0 to 100"),
+};
 
 /** The states of jobs that can be cancelled. */
 export const CANCELLABLE = ["running", "ready", "scheduled", "retrying"];
@@ -55,7 +66,7 @@ export function changeSelected(verb, ids) {
 export function verdictText(codes, done) {
   const good = codes.filter((code) => ["done", "cancelled", "requested"].includes(code)).length;
   const rest = codes.length - good;
-  const text = `${count(good)} of ${count(codes.length)} jobs are ${done}.`;
+  const text = `${count(good)} of ${plural(codes.length, "job")} ${codes.length === 1 ? "is" : "are"} ${done}.`;
   return rest ? `${text} ${count(rest)} had changed meanwhile.` : text;
 }
 
@@ -88,18 +99,17 @@ export function changeMatching(verb, filter) {
   return {
     title: `${label}: all ${isDead ? "dead jobs" : "jobs"} that match`,
     label,
-    explain: `${explain} This is also for jobs on other pages of the list. The operation survives a restart of the server.`,
+    explain: `${explain} This is also for jobs that the page does not show. The operation survives a restart of the server.`,
     isDanger: verb !== "retry",
     typed: verb === "retry" ? undefined : verb,
     fields: verb === "retry" ? [RATE_FIELD, STOP_FIELD] : [RATE_FIELD],
     preview: async (api, signal) => {
-      const found = await api.get([isDead ? "dead" : "jobs", "count"], parts, signal);
-      return `${found.is_exact ? "" : "At least "}${count(found.count)} jobs match now.`;
+      return matchText(await api.get([isDead ? "dead" : "jobs", "count"], parts, signal), isDead ? "dead job" : "job");
     },
     request: (values) => ({
       method: "POST", path: apiPath(path),
       body: stringify({
-        filter, ...(values.rate.trim() ? { rate: Number(values.rate) } : {}),
+        filter, ...(rateOf(values) ? { rate: Number(values.rate) } : {}),
         ...(verb === "retry" ? { stop_after: Number(values.stop_after) } : {}),
       }),
     }),
@@ -108,9 +118,23 @@ export function changeMatching(verb, filter) {
   };
 }
 
+/**
+ * Change a group of dead jobs, perhaps only those of a release, or all dead jobs.
+ * @param {"retry" | "discard"} verb @param {{task: string, fingerprint: string, release?: string} | null} group @returns {Action}
+ */
+export function changeDead(verb, group) {
+  const { task, fingerprint, release } = group || {};
+  const what = group ? `dead jobs of ${task}${release ? ` in release ${release}` : ""}` : "all dead jobs";
+  const filter = group ? { task, fingerprint, ...(release ? { release } : {}) } : { everything: true };
+  return { ...changeMatching(verb, filter), title: `${VERBS[verb].label} ${what}` };
+}
+
+/** @param {Values} values */
+const rateOf = (values) => (values.rate || "").trim();
+
 /** @param {string} verb @param {{[name: string]: any}} filter @param {Values} values */
 function deadCommand(verb, filter, values) {
-  const rate = values.rate.trim();
+  const rate = rateOf(values);
   if (verb === "discard" && rate) return null;
   return [
     "dead", verb,

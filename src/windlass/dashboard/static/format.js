@@ -25,6 +25,17 @@ export function count(value) {
   return GROUPS.format(value);
 }
 
+/** A number, or its text, with its noun: 1 job, 2 jobs. @param {number | string} value @param {string} noun */
+export function plural(value, noun) {
+  const text = typeof value === "string" ? value : count(value);
+  return `${text} ${noun}${text === "1" ? "" : "s"}`;
+}
+
+/** How many jobs match now, or at least how many. @param {{count: number, is_exact: boolean}} found @param {string} noun */
+export function matchText(found, noun) {
+  return `${found.is_exact ? "" : "At least "}${plural(found.count, noun)} match${found.count === 1 ? "es" : ""} now.`;
+}
+
 /** A number of jobs per second, with as many digits as are worth reading. @param {Maybe<number>} value */
 export function rate(value) {
   if (value === null || value === undefined) return UNKNOWN;
@@ -61,9 +72,9 @@ export function duration(seconds) {
   return parts.join(" ");
 }
 
-/** How long until a queue is empty; without an end, `never` while jobs are ready. @param {number | null} seconds @param {boolean} hasReady */
-export function drainTime(seconds, hasReady) {
-  if (seconds === null) return hasReady ? "never" : UNKNOWN;
+/** How long until a queue is empty; without an end, `never` or `held` while jobs are ready. @param {number | null} seconds @param {boolean} hasReady @param {boolean} [isHeld] */
+export function drainTime(seconds, hasReady, isHeld) {
+  if (seconds === null) return hasReady ? (isHeld ? "held" : "never") : UNKNOWN;
   return hasReady ? duration(Math.ceil(seconds)) : UNKNOWN;
 }
 

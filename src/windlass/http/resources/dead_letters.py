@@ -21,6 +21,7 @@ from windlass.dead_groups import GroupChoice, read_groups
 from windlass.dead_letter import DeadGroup, Unreadable, read_each
 from windlass.dead_letters import WHOLE_PAGE, discard_letters
 from windlass.engine.contract import ChangeCode, JobRecord, Revival
+from windlass.errors import ReleaseNotFound
 from windlass.http.access import Principal
 from windlass.http.problems import invalid
 from windlass.http.resources.fields import (
@@ -142,8 +143,8 @@ async def list_dead_groups(call: ApiRequest, query: GroupQuery) -> GroupList:
 
     The engine has the groups, so the time does not depend on the number of dead jobs. The 500
     largest are returned; `is_exact` tells whether those are all. A group is new since a release if
-    none of its jobs died in that release, in one that began before it, or without a release. A
-    caller for some queues sees groups of jobs of these queues."""
+    none of its jobs died in that release, in one that began before it, or without a release; an
+    unknown release is refused. A caller for some queues sees groups of jobs of these queues."""
     app, principal = call.gateway.app, call.principal
     choice = GroupChoice(
         task=query.task,
@@ -152,7 +153,11 @@ async def list_dead_groups(call: ApiRequest, query: GroupQuery) -> GroupList:
         new_since=query.new_since,
         may_use=principal.may_use,
     )
-    found = await call.gateway.call(read_groups, app.engine, choice, app.packing)
+    try:
+        found = await call.gateway.call(read_groups, app.engine, choice, app.packing)
+    except ReleaseNotFound as error:
+        error.location = ""  # where the jobs are stored is not for clients
+        raise invalid("query.new_since", str(error).rstrip(".")) from None
     return GroupList(
         groups=tuple(map(_describe, found.groups)),
         is_exact=found.is_exact,

@@ -40,9 +40,11 @@ class QueueScale(msgspec.Struct, frozen=True, kw_only=True):
     in_rate: float  # enqueued jobs per second, in the last 5 minutes
     out_rate: float  # runs that ended, per second
     mean_run_s: float | None  # null if no run has ended
-    drain_s: float | None  # null: never, because it grows, is paused, or no run has ended
+    #: null: never, because it grows, is paused, its jobs are held, or no run has ended
+    drain_s: float | None
     demand_slots: int  # how many slots it needs
     paused: bool
+    held: bool  # no ready job is next in line: all are held, or must run alone
 
 
 class ScaleAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +110,7 @@ def _describe(load: QueueLoad) -> QueueScale:
         drain_s=_rounded(load.drain_s),
         demand_slots=load.demand_slots,
         paused=load.paused,
+        held=load.held,
     )
 
 

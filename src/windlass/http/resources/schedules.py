@@ -39,6 +39,7 @@ class ScheduleAnswer(msgspec.Struct, frozen=True, kw_only=True):
     next_at: Instant | None
     upcoming: tuple[Instant, ...]  # the next runs, as if the schedule were not paused
     last_at: Instant | None  # the last occurrence that made a job
+    last_late_s: float | None  # how long after its time it made the job; null if not known
     skipped: int  # the number of skipped occurrences
     unfinished: tuple[str, ...]  # unfinished jobs of earlier runs, if overlap needs them
 
@@ -141,6 +142,7 @@ def _describe(info: ScheduleInfo) -> ScheduleAnswer:
         next_at=info.next_at,
         upcoming=tuple(info.upcoming(UPCOMING)),
         last_at=info.last_at,
+        last_late_s=info.last_late_s,
         skipped=info.skipped,
         unfinished=info.unfinished,
     )

@@ -1,6 +1,6 @@
 """Test states and ends of jobs: what a waiting caller reads, and how the engine wakes the caller.
 
-Wake-ups use the real clock and are hints, so only the fastest of a few has to be fast.
+Wake-ups use the real clock and are hints, so only the fastest of some has to be fast.
 """
 
 from __future__ import annotations

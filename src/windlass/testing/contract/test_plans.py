@@ -33,7 +33,7 @@ from windlass.engine.contract import (
     Waiter,
     WakeUp,
 )
-from windlass.testing.contract.test_wait import AT_ONCE_S
+from windlass.testing.contract.test_wait import AT_ONCE_S, fastest
 from windlass.testing.contract.world import World, claim_jobs, ids_of
 
 
@@ -200,17 +200,20 @@ def test_a_resume_wakes_who_waits(engine: Engine) -> None:
     engine.put([NewJob(id="id", task="t", queue="a", payload=b"")])
     engine.change_queue("a", QueueChange(paused=True))
     waiters = [Waiter("worker", Plan())]
-    took_s = []
     with ThreadPoolExecutor(1) as pool:
-        for _ in range(3):  # a resume may come before the wait, or while the wait looks for work
+
+        def measure() -> float:
+            """A resume may come before the wait, or while the wait looks for work."""
             waiting = pool.submit(engine.wait, waiters, 20_000)
             sleep(0.15)
             begun = monotonic()
             engine.change_queue("a", QueueChange(paused=False))
             waiting.result(10)
-            took_s.append(monotonic() - begun)
+            took_s = monotonic() - begun
             engine.change_queue("a", QueueChange(paused=True))
-    assert min(took_s) < AT_ONCE_S
+            return took_s
+
+        assert fastest(measure) < AT_ONCE_S
     engine.change_queue("a", QueueChange(paused=False))
     assert len(claim_jobs(engine, "worker", "nonce", Plan(), 1).claims) == 1
 

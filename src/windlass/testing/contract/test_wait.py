@@ -1,7 +1,7 @@
 """Test waiting: the engine soon wakes idle sessions that have something to claim, and no others. A
 wait also ends on a nudge or after its timeout.
 
-These tests use the real clock. Wake-ups are hints, and engines also poll. So the fastest of a few
+These tests use the real clock. Wake-ups are hints, and engines also poll. So the fastest of some
 measurements must be faster than polling.
 """
 
@@ -41,6 +41,8 @@ LONG_MS = 20_000
 SOON_S = 5.0
 #: The longest time of a wake-up: shorter than the poll interval of any engine.
 AT_ONCE_S = 0.15
+#: How often a wake-up may be slow: a busy machine delays some, polling delays all.
+TRIES = 10
 
 
 def job(
@@ -92,8 +94,13 @@ def in_thread(work: Callable[..., object], *arguments: object) -> Iterator[threa
 
 
 def fastest(measure: Callable[[], float]) -> float:
-    """Return the fastest of a few measurements: a slow machine delays one, polling delays all."""
-    return min(measure() for _ in range(3))
+    """Return the fastest of some measurements; stop at the first one that is fast enough."""
+    fastest_s = measure()
+    for _ in range(TRIES - 1):
+        if fastest_s < AT_ONCE_S:
+            break
+        fastest_s = min(fastest_s, measure())
+    return fastest_s
 
 
 def seconds_to_wait(engine: Engine, plan: Plan) -> float:
@@ -352,7 +359,8 @@ def test_two_workers_share_the_wake_ups(variant: Place) -> None:
         clear(variant)
         return took_s
 
-    assert max(measure() for _ in range(5)) < 0.9
+    slowest, *rest = sorted((measure() for _ in range(5)), reverse=True)
+    assert max(rest) < 0.9, f"{slowest} s: a busy machine may delay one, and polling delays all"
 
 
 def test_a_resumed_queue_wakes_those_who_serve_it(variant: Place) -> None:
@@ -613,8 +621,8 @@ def test_a_wake_up_for_a_task_that_comes_too_late_goes_to_another_worker(variant
         clear(variant)
         return took_s
 
-    late = [took_s for took_s in (measure() for _ in range(8)) if took_s >= AT_ONCE_S]
-    assert len(late) <= 1
+    late = [took_s for took_s in (measure() for _ in range(16)) if took_s >= 2 * AT_ONCE_S]
+    assert len(late) <= 3, "of 16; without passing on, about 8 are late"
 
 
 # ------------------------------------------------------------------------------------- hand-off

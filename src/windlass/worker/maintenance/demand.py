@@ -110,9 +110,9 @@ def _read_queues(tiers: Sequence[str]) -> frozenset[str]:
 def share_demand(
     loads: Iterable[QueueLoad], capacity: int, others: Sequence[ServingWorker]
 ) -> WorkerDemand:
-    """Add up the loads of the queues of a worker with this capacity. Paused queues count only with
-    their running jobs. Passes the other workers once: there may be thousands of them and of
-    queues."""
+    """Add up the loads of the queues of a worker with this capacity. Paused queues, and those whose
+    ready jobs are held, count only with their running jobs. Passes the other workers once: there
+    may be thousands of them and of queues."""
     total, everywhere, rivals = WorkerDemand(), 0, Counter[str]()
     for other in others:
         everywhere += 0 if other.queues else other.capacity
@@ -125,7 +125,7 @@ def share_demand(
 
 
 def _add(total: WorkerDemand, load: QueueLoad, share: float) -> WorkerDemand:
-    ready = 0 if load.paused else load.ready
+    ready = 0 if load.paused or load.held else load.ready
     run_s = ASSUMED_RUN_S if load.mean_run_s is None else load.mean_run_s
     return WorkerDemand(
         ready=total.ready + ready,

@@ -6,9 +6,9 @@
  * 2. Each group has its error, where it is raised, an example, its queues and its releases.
  */
 
-import { changeDead } from "../actions.js";
+import { changeDead } from "../bulk.js";
 import { h } from "../dom.js";
-import { count } from "../format.js";
+import { count, plural } from "../format.js";
 import { link } from "../router.js";
 import { table } from "../table.js";
 import { actButton, badge, DANGER, empty, jobLink, pageHead, when } from "../ui.js";
@@ -102,7 +102,7 @@ function releasesOf(group) {
 
 /** A group without a fingerprint gets one soon, and has no actions of its own. @param {DeadGroup} group @param {Context} c */
 function actions(group, c) {
-  const subject = `${group.count} jobs of ${group.task}`;
+  const subject = `${plural(group.count, "job")} of ${group.task}`;
   const { release } = c.place.query; // the numbers are those of this release, and so are the jobs
   const shown = { task: group.task, fingerprint: group.fingerprint, release };
   return [

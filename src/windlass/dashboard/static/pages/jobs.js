@@ -106,7 +106,7 @@ function selectionButtons(jobs, selected, c) {
   const chosen = (/** @type {string[]} */ states) => jobs.filter((job) => selected.has(job.id) && states.includes(job.state)).map((job) => job.id);
   const [dead, open] = [chosen(["dead"]), chosen(CANCELLABLE)];
   const act = (/** @type {BulkVerb} */ verb, /** @type {string[]} */ ids) => (ids.length
-    ? actButton(c, `${LABELS[verb]} ${count(ids.length)}`, "selected jobs", () => changeSelected(verb, ids), verb === "retry" ? undefined : DANGER) : null);
+    ? actButton(c, `${LABELS[verb]} ${count(ids.length)}`, `selected job${ids.length === 1 ? "" : "s"}`, () => changeSelected(verb, ids), verb === "retry" ? undefined : DANGER) : null);
   return [
     act("retry", dead), act("discard", dead), act("cancel", open),
     button("Clear the selection", () => { selected.clear(); c.draw(); }, { key: "clear" }),

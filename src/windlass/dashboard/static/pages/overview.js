@@ -8,7 +8,7 @@
 import { alertList } from "../alerts.js";
 import { chart, sparkline } from "../chart.js";
 import { h } from "../dom.js";
-import { age, count, drainTime, duration, rate, share } from "../format.js";
+import { age, count, drainTime, duration, plural, rate, share } from "../format.js";
 import { chartLines, largest, loadHistory, SPANS, summary, taskRows } from "../history.js";
 import { link } from "../router.js";
 import { table } from "../table.js";
@@ -83,21 +83,21 @@ function tiles(data, c) {
   return h("div", { class: "tiles" },
     tile("Ready", count(jobs.ready || 0), later ? `${count(later)} later, ${count(retrying)} of them retrying` : "none later",
       { href: link(["jobs"], { state: "ready", queue }), line: sparkline(lines.ready, "blue") }),
-    tile("Oldest ready", age(oldest), oldest !== null ? "has been ready for this long" : jobs.ready ? "no worker can run them yet" : "nothing waits", { href: link(["jobs"], { state: "ready", queue }) }),
+    tile("Oldest ready", age(oldest), oldest !== null ? "has been ready for this long" : jobs.ready ? "all of them are held" : "nothing waits", { href: link(["jobs"], { state: "ready", queue }) }),
     runningTile(data, c, jobs.running || 0),
     tile("In", rate(live("enqueued") ?? inRate), `${rate(inRate)} in 5 min`, { line: sparkline(lines.enqueued, "blue") }),
     tile("Out", rate(live("succeeded", "retried", "dead") ?? outRate), `${rate(outRate)} in 5 min`, { line: sparkline(lines.succeeded, "green") }),
     qualityTiles(data, c),
     tile("Dead", count(jobs.dead || 0), jobs.dead ? "look at the groups" : "no job is dead", { href: link(["dead"]), tone: jobs.dead ? "bad" : "" }),
     tile("Drains in", drainTime(drain?.drain_s ?? null, (jobs.ready || 0) > 0),
-      late.length ? lateText(late) : `${count(data.scale.demand_slots)} slots drain it in 1 min`, { href: link(["workers"]), tone: late.length ? "bad" : "" }));
+      late.length ? lateText(late) : `in 1 min with ${plural(data.scale.demand_slots, "slot")}`, { href: link(["workers"]), tone: late.length ? "bad" : "" }));
 }
 
 /** Why some queues never drain. @param {QueueScale[]} late */
 function lateText(late) {
   const [first] = late;
-  if (late.length > 1) return `${count(late.length)} queues are paused or fall behind`;
-  return first.paused ? `${first.queue} is paused` : `${first.queue} falls behind`;
+  if (late.length > 1) return `${count(late.length)} queues are paused, held or fall behind`;
+  return `${first.queue} ${first.paused ? "is paused" : first.held ? "has held jobs only" : "falls behind"}`;
 }
 
 /** Failures and times, of the last quarter of an hour or of the chosen span. @param {Overview} data @param {Context} c */
@@ -166,7 +166,7 @@ function queueTable(queues, c) {
     ["Dead", "wide number", (q) => number(q, "dead")],
     ["In", "wide number", (q) => rate(q.in_rate)],
     ["Out", "wide number", (q) => rate(q.out_rate)],
-    ["Drains in", "time", (q) => drainTime(q.drain_s, jobs(q, "ready") > 0)],
+    ["Drains in", "time", (q) => drainTime(q.drain_s, jobs(q, "ready") > 0, q.held)],
   ] });
 }
 

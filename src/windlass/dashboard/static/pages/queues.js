@@ -41,7 +41,7 @@ function render({ queues, loads }, c) {
     ["Oldest", "time", (q) => age((live[q.name] || q).oldest_ready_s)],
     ["In", "wide number", (q) => rate(loads[q.name]?.in_rate)],
     ["Out", "wide number", (q) => rate(loads[q.name]?.out_rate)],
-    ["Drains in", "wide time", (q) => drainTime(loads[q.name]?.drain_s ?? null, jobs(q, "ready") > 0)],
+    ["Drains in", "wide time", (q) => drainTime(loads[q.name]?.drain_s ?? null, jobs(q, "ready") > 0, loads[q.name]?.held)],
     ["Bound", "wide number", (q) => (q.max_waiting === null ? UNKNOWN : count(q.max_waiting))],
     ["Actions", "actions", (q) => actions(q, c, jobs(q, "ready") + jobs(q, "scheduled") + jobs(q, "retrying"))],
   ] })];

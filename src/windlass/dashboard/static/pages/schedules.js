@@ -4,7 +4,7 @@
 
 import { pause, runSchedule } from "../actions.js";
 import { h } from "../dom.js";
-import { age, between, clock, count } from "../format.js";
+import { age, between, clock, count, duration } from "../format.js";
 import { link } from "../router.js";
 import { table } from "../table.js";
 import { actButton, badge, empty, jobLink, pageHead, pager, queueLink, when } from "../ui.js";
@@ -23,10 +23,11 @@ function render(found, c) {
     table({ label: "Schedules", key: (one) => one.name, rows: found.schedules, columns: [
       ["Schedule", "text", (one) => [
         h("a", { href: link(["jobs"], { task: one.task }) }, one.name), one.state === "active" ? null : [" ", badge(one.state)],
-        h("p", { class: "muted" }, one.timing), unfinished(one)]],
+        h("p", { class: "muted" }, one.timing), unfinished(one),
+        h("div", { class: "narrow muted" }, "last ", last(one, c.now))]],
       ["Queue", "wide", (one) => queueLink(one.queue)],
       ["Next", "time", (one) => upcoming(one, c.now)],
-      ["Last", "wide time", (one) => when(one.last_at, c.now)],
+      ["Last", "wide time", (one) => last(one, c.now)],
       ["Skipped", "wide number", (one) => count(one.skipped)],
       ["Actions", "actions", (one) => actions(one, c)],
     ] }),
@@ -44,6 +45,11 @@ function upcoming(one, now) {
     h("summary", null, isPaused ? "paused" : when(one.next_at || one.upcoming[0], now)),
     isPaused ? h("p", { class: "muted" }, "If it is resumed:") : null,
     h("ol", { class: "plain" }, one.upcoming.map((/** @type {string} */ at) => h("li", { key: at }, clock(at).slice(0, 19)))));
+}
+
+/** The last run, and how late it was. @param {Schedule} one @param {number} now */
+function last({ last_at, last_late_s: late }, now) {
+  return [when(last_at, now), late === null ? null : h("p", { class: late > LATE_S ? "bad" : "muted" }, late < 1 ? "on time" : `${duration(late)} late`)];
 }
 
 /** @param {Schedule} one */
