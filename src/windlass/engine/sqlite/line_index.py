@@ -25,13 +25,12 @@ import apsw
 from windlass.core.queues.labels import queue_of, required_text, skip_labels
 from windlass.core.queues.settings import USUAL, QueueSettings
 from windlass.engine.contract import Plan
-from windlass.engine.sqlite.statements import Row, first, rows
+from windlass.engine.sql.statements import Row
+from windlass.engine.sqlite.statements import rows
 
 #: A rank that sorts before every other rank.
 _BEFORE_ALL: Final = -(2**62)
 _BEHIND: Final = "\x01"
-#: A text that sorts after every name of a line.
-_BEHIND_ALL: Final = "\U0010ffff"
 #: Read at most this many jobs of a line, or lines of a group, at a time.
 _CHUNK: Final = 32
 #: Read this many jobs of a line first, then twice as many each time: of many lines, a claim takes
@@ -93,15 +92,6 @@ def add_first(
     if not own.paused:
         cohort, age = own.cohort
         rows(connection, "better_line", line, required_text(line), cohort, rank - age, place)
-
-
-def ready_lines(connection: apsw.Connection, queue: str | None = None) -> Iterator[str]:
-    """Iterate over lines with ready jobs, of all queues or one, by one index seek per line."""
-    after, before = ("", _BEHIND_ALL) if queue is None else (f"{queue}+", f"{queue},")
-    if queue is not None:
-        yield queue
-    while (after := first(connection, "next_ready_line", after, before)) is not None:
-        yield after
 
 
 def groups(

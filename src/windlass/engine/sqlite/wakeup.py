@@ -20,7 +20,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,7 @@ from typing import Final
 import msgspec
 
 from windlass.engine.contract import Plan, Waiter, WakeUp
+from windlass.engine.sql.wakeup import Look, News, ReadyLine, ReadyTask, with_tasks
 from windlass.engine.sqlite.files import SocketPaths
 from windlass.engine.wakeup import POLL_FLOOR_MS, PerProcess, await_readable, new_nudge
 
@@ -41,55 +42,7 @@ _MOST_SOCKETS: Final = 100
 
 _encode = msgspec.json.Encoder().encode
 _decode_plan = msgspec.json.Decoder(Plan).decode
-
-
-class ReadyLine(msgspec.Struct, frozen=True, array_like=True):
-    """A line in which jobs became ready, and whether these jobs must run alone."""
-
-    line: str
-    suspects: bool = False
-
-
-class News(msgspec.Struct, frozen=True, array_like=True):
-    """Content of a datagram: a wake-up for jobs in one line. `number` is 0 if the worker should
-    only look for jobs again. `tasks` counts the jobs by task; it may not know some of them."""
-
-    ready: ReadyLine
-    number: int
-    hops: int = 0
-    tasks: Mapping[str, int] = {}
-
-    @property
-    def knows_tasks(self) -> bool:
-        return 0 < self.number <= sum(self.tasks.values())
-
-    def is_for(self, plan: Plan) -> bool:
-        """Return whether sessions with a plan may claim from the line of these jobs."""
-        return plan.suspects == self.ready.suspects and plan.serves(self.ready.line)
-
-    def without(self, taken: Mapping[str, int]) -> News:
-        """Return the news of the other jobs, after these were announced. If `tasks` counts more
-        jobs than there are, some were claimed, and these may be among them."""
-        left = {task: number - taken.get(task, 0) for task, number in self.tasks.items()}
-        is_exact = sum(self.tasks.values()) == self.number
-        number = self.number - sum(taken.values()) if is_exact else self.number
-        return News(self.ready, number, self.hops, {task: n for task, n in left.items() if n})
-
-
 _decode_news = msgspec.json.Decoder(News).decode
-
-
-class Found(msgspec.Struct, frozen=True):
-    """Result of a look for work in the database."""
-
-    ready: frozenset[Plan]  # plans with something to claim
-    due_in_ms: int | None  # time until the next due job
-
-
-Look = Callable[[Iterable[Plan]], Found]
-
-#: Jobs that became ready: a line, whether they must run alone, their task and their number.
-ReadyTask = tuple[str, bool, str, int]
 
 
 class SQLiteWakeup:
@@ -303,7 +256,7 @@ class _Sockets:
         """Send each idle worker its share of the jobs that it can take."""
         if self._is_alone:
             if any(plan.tasks for plan in self._shown):
-                news = _with_tasks(news, ready_tasks)
+                news = with_tasks(news, ready_tasks)
             wanted = [one for one in news if any(map(one.is_for, self._shown))]
             with self._lock:
                 self._kept += wanted
@@ -313,7 +266,7 @@ class _Sockets:
         plans = {name: self._plan_of(name) for name in self._idle_names()}
         some = {name: plan for name, plan in plans.items() if plan is not None and plan.tasks}
         if some and ready_tasks:
-            news = _with_tasks(news, ready_tasks)
+            news = with_tasks(news, ready_tasks)
         for one in news if plans else ():
             if some:
                 one = self._send_by_task(some, one)
@@ -423,16 +376,6 @@ class _Own:
         self.name = name
         self.socket = bound
         self.is_idle = False
-
-
-def _with_tasks(news: Sequence[News], ready_tasks: Sequence[ReadyTask]) -> list[News]:
-    """Add the tasks of the jobs to their news."""
-    tasks: dict[ReadyLine, Counter[str]] = {one.ready: Counter() for one in news}
-    for line, suspects, task, number in ready_tasks:
-        ready = ReadyLine(line, suspects)
-        if ready in tasks:
-            tasks[ready][task] += number
-    return [News(one.ready, one.number, one.hops, tasks[one.ready]) for one in news]
 
 
 def _receive(own: socket.socket) -> list[News]:

@@ -10,8 +10,10 @@ from typing import Final, NamedTuple
 
 import apsw
 
+from windlass.engine.sql.transaction import read_settings
+from windlass.engine.sql.verbs.queues import ready_lines
 from windlass.engine.sqlite import line_index
-from windlass.engine.sqlite.transaction import read_settings
+from windlass.engine.sqlite.statements import SQLiteStatements
 
 
 class Disagreement(NamedTuple):
@@ -197,11 +199,12 @@ def _disagreements(connection: apsw.Connection) -> Iterator[str]:
 
 def wrong_lines(connection: apsw.Connection) -> Iterator[tuple[str, str]]:
     """Find lines that the index does not list by their first job; yield each with a sentence."""
-    settings = read_settings(connection)
+    db = SQLiteStatements(connection)
+    settings = read_settings(db)
     listed = (
         str(line) for (line,) in connection.execute("SELECT DISTINCT line FROM lines").fetchall()
     )
-    for line in sorted({*listed, *line_index.ready_lines(connection)}):
+    for line in sorted({*listed, *ready_lines(db)}):
         kept, right = line_index.compare(connection, line, settings)
         if kept != right:
             yield line, f"Line {line} is not listed by its first job."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final
 
 import apsw
 import msgspec
@@ -13,23 +12,16 @@ from windlass.core.durations import LATEST_MS
 from windlass.core.queues.labels import queue_of
 from windlass.core.queues.plans import allot
 from windlass.core.queues.settings import USUAL
-from windlass.core.states import Counters, Event, Hold, Reason, State
-from windlass.engine.contract import BITE, GONE_SESSION_MS, Batch, Claim, Plan
+from windlass.core.states import Counters, State
+from windlass.engine.contract import BITE, Batch, Claim, Plan
+from windlass.engine.sql.statements import Row
+from windlass.engine.sql.transaction import unpack_paused, unpack_settings
+from windlass.engine.sql.verbs.upkeep import expire, hold_paused, promote, reap
+from windlass.engine.sql.wakeup import Found, ReadyLine
 from windlass.engine.sqlite.line_index import Search, TaskFilter
-from windlass.engine.sqlite.statements import Row, as_array, first, rows
-from windlass.engine.sqlite.transaction import (
-    JobRow,
-    Transaction,
-    unpack_paused,
-    unpack_settings,
-)
-from windlass.engine.sqlite.verbs.queues import Lines
-from windlass.engine.sqlite.wakeup import Found, ReadyLine
-
-#: Marks of a dead session: its jobs are being taken back, or all were taken back.
-DYING: Final = 1
-EMPTY: Final = 2
-_WAITING_FOR_INSTANT: Final = frozenset({State.SCHEDULED, State.RETRYING})
+from windlass.engine.sqlite.lines import Lines
+from windlass.engine.sqlite.statements import as_array, first, rows
+from windlass.engine.sqlite.transaction import Transaction
 
 
 class ClaimPreview:
@@ -139,45 +131,6 @@ def _claim_new(
     return msgspec.structs.replace(batch, claims=held, next_in_ms=next_in_ms)
 
 
-def promote(tx: Transaction) -> None:
-    """Make due jobs ready, in a bounded number."""
-    for job in tx.load("load_due", tx.now_ms, BITE):
-        if job.state == State.READY and job.hold is not None:
-            offer_again(tx, job)
-        elif job.state in _WAITING_FOR_INSTANT:
-            tx.move(job, Event.DUE)
-        else:
-            tx.run("drop_due", job.row)
-            tx.totals["orphans"] += 1
-
-
-def offer_again(tx: Transaction, job: JobRow) -> None:
-    """End the hold of an unroutable job, which keeps its old place."""
-    job.hold, job.due_ms = None, None
-    tx.save(job)
-    tx.touched.add(job.queue)
-    tx.note_ready(job.queue, job.task, suspects=bool(job.suspect))
-
-
-def reap(tx: Transaction) -> bool:
-    """Take back jobs of expired sessions, in a bounded number; return whether there may be more.
-
-    The first batch declares the session dead in the same commit: no heartbeat can revive it."""
-    if tx.now_ms < tx.reap_after_ms:
-        return False
-    left = BITE
-    for session, is_described in tx.rows("list_silent_sessions", tx.now_ms):
-        tx.totals["sessions_lost"] += is_described
-        jobs = tx.load("load_held", session, left)
-        for job in jobs:
-            tx.move(job, Event.LOSE, error=b"")
-        left -= len(jobs)
-        tx.run("end_session", session, tx.now_ms + GONE_SESSION_MS, EMPTY if left else DYING)
-        if not left:
-            return True
-    return False
-
-
 def _lease(
     tx: Transaction, session: str, nonce: str, plan: Plan, limit: int
 ) -> tuple[list[Row], bool]:
@@ -206,7 +159,7 @@ def _lease(
                     break
                 fresh.append(row)
             elif expired < BITE:
-                _expire(tx, row[3]) if is_late else _hold_paused(tx, row[3])
+                expire(tx, row[3]) if is_late else hold_paused(tx, row[3])
                 expired += 1
                 is_done = False  # the next jobs move up
             else:
@@ -356,27 +309,9 @@ def _large_calls(tx: Transaction, held: list[Row]) -> dict[int, bytes]:
     return dict(tx.rows("list_payloads", as_array(numbers))) if numbers else {}
 
 
-def _expire(tx: Transaction, job_id: str) -> None:
-    tx.move(_load(tx, job_id), Event.EXPIRE, reason=Reason.EXPIRED)
-
-
 def _paused_ids(tx: Transaction, found: list[Row]) -> Collection[str]:
     """The jobs among these whose task is paused."""
     tasks = unpack_paused(tx.queues)
     if not tasks:
         return ()
     return {job_id for (job_id,) in tx.rows("list_paused", _array_of(found), as_array(tasks))}
-
-
-def _hold_paused(tx: Transaction, job_id: str) -> None:
-    """Take a job of a paused task out of its line; it keeps its place, and is never due."""
-    job = _load(tx, job_id)
-    job.hold, job.due_ms = Hold.PAUSED, LATEST_MS
-    tx.save(job)
-    tx.touched.add(job.queue)
-
-
-def _load(tx: Transaction, job_id: str) -> JobRow:
-    job = tx.job(job_id)
-    assert job is not None, "it was read in this transaction"
-    return job
