@@ -173,11 +173,14 @@ class SqlTransaction(Statements):
         """Keep other transactions from changing the settings of queues, and return them."""
         return unpack_settings(self.queues)
 
-    def lock_key(self, task: str, key: str) -> None:  # one writer needs no lock
-        """Keep other transactions from deciding about a unique or idempotency key."""
+    def lock(self, *names: str) -> None:
+        """Wait for other transactions that have locked this name, until they have ended. An engine
+        with one writer needs no locks."""
+        return
 
-    def lock_queue(self, queue: str) -> None:  # one writer needs no lock
-        """Keep other transactions from adding to a queue with a limit."""
+    def lock_key(self, task: str, key: str) -> None:
+        """Lock a unique or idempotency key, and the job to which it leads."""
+        self.lock("key", task, key)
 
     # ----------------------------------------------------------------------------- records
 

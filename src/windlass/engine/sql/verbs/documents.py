@@ -49,6 +49,7 @@ class DocumentChanges:
 
     def apply(self, change: DocumentChange) -> bool:
         tx, kind, key = self._tx, change.kind, change.key
+        tx.lock("document", kind, key)
         stored: str | None = tx.first("find_document", kind, key)
         if stored is None and change.body is None:
             return True
@@ -69,6 +70,7 @@ class DocumentChanges:
     def _count(self, kind: str) -> int:
         """Count once per transaction: a count reads all documents of a kind."""
         if kind not in self._numbers:
+            self._tx.lock("documents", kind)
             self._numbers[kind] = int(self._tx.first("count_documents", kind))
         return self._numbers[kind]
 

@@ -56,6 +56,7 @@ _COLUMNS: Final[Mapping[str, int]] = {
 
 
 def record(tx: SqlTransaction, reporter: str, number: int, measures: Sequence[Measure]) -> None:
+    tx.lock("history")
     known: int | None = tx.first("find_reporter", reporter, tx.now_ms)
     if known is not None and number <= known:
         return  # an earlier call added this report
@@ -85,6 +86,7 @@ def _add(
 def keep_history(tx: SqlTransaction) -> bool:
     """Do one bounded batch; return whether there may be more."""
     at_ms = tx.now_ms - tx.now_ms % MINUTE_MS
+    tx.lock("history")
     if tx.first("sampled_minute") != at_ms:
         _add_growth(tx, at_ms)
         _forget_unused_pairs(tx)

@@ -83,7 +83,7 @@ def _is_full(tx: SqlTransaction, job: NewJob) -> bool:
     most = unpack_settings(tx.queues).get(queue_of(job.queue), USUAL).max_waiting
     if not most:
         return False
-    tx.lock_queue(job.queue)
+    tx.lock("line", job.queue)
     stored = int(tx.first("count_waiting", job.queue) or 0)
     here = sum(tx.counts[job.queue, state] for state in WAITING)
     return stored + here >= most

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -45,36 +45,40 @@ _AFTER_ALL_NUMBERS: Final = 2**62
 
 
 def get(db: Statements, ids: Sequence[str], now_ms: int) -> list[JobRecord | None]:
-    return [_get(db, job_id, now_ms) for job_id in ids]
+    found = db.rows("read_jobs", db.array(ids))
+    histories = _histories(db, [row[_COLUMNS - 1] for row in found])
+    records = {row[0]: _to_whole_record(row, histories, now_ms) for row in found}
+    return [records.get(job_id) for job_id in ids]
 
 
-def _get(db: Statements, job_id: str, now_ms: int) -> JobRecord | None:
-    found = db.rows("read_job", job_id)
-    if not found:
-        return None
-    *_, has_result, _unique_key, _held_because, number = found[0]
-    result = db.rows("read_result", number)[0][0] if has_result else None
-    failures = db.rows("list_failures", number)
-    is_dead = found[0][_STATE] == State.DEAD
+def _to_whole_record(
+    row: Row, histories: Mapping[int, Sequence[Failure]], now_ms: int
+) -> JobRecord:
+    payload, result, fingerprint = row[_COLUMNS:]
     return _to_record(
-        found[0],
+        row[:_COLUMNS],
         now_ms,
         result=result,
-        payload=db.rows("read_payload", number)[0][0],
-        failures=tuple(map(_to_failure, failures)),
-        fingerprint=db.first("fingerprint_of", number) or "" if is_dead else "",
+        payload=payload,
+        failures=tuple(histories.get(row[_COLUMNS - 1], ())),
+        fingerprint=fingerprint or "",
     )
 
 
+def _histories(db: Statements, jobs: Sequence[int]) -> dict[int, list[Failure]]:
+    histories: dict[int, list[Failure]] = {}
+    for job, *failure in db.rows("list_failures", db.array(jobs)) if jobs else ():
+        histories.setdefault(job, []).append(_to_failure(failure))
+    return histories
+
+
 def ends(db: Statements, ids: Sequence[str], now_ms: int) -> list[JobEnd | None]:
-    return [_end(db, job_id, now_ms) for job_id in ids]
+    found = {row[0]: _to_end(db, row) for row in db.rows("read_ends", now_ms, db.array(ids))}
+    return [found.get(job_id) for job_id in ids]
 
 
-def _end(db: Statements, job_id: str, now_ms: int) -> JobEnd | None:
-    found = db.rows("read_end", now_ms, job_id)
-    if not found:
-        return None
-    task, state, reason, finished_ms, result, row = found[0]
+def _to_end(db: Statements, found: Row) -> JobEnd:
+    job_id, task, state, reason, finished_ms, result, row = found
     newest = db.rows("newest_failure", row) if state == State.DEAD else ()
     return JobEnd(
         id=job_id,

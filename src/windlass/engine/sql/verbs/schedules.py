@@ -15,6 +15,7 @@ _decode_ids = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 def change(tx: SqlTransaction, wanted: ScheduleChange) -> bool:
+    tx.lock("schedule", wanted.name)
     found = tx.one("find_schedule", wanted.name)
     revision = "" if found is None else found[1]
     if revision != wanted.expected:
