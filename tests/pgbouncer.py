@@ -55,7 +55,7 @@ class PgBouncer:
             "auth_type": "trust",
             "auth_file": str(self.folder / "users"),
             "admin_users": SUPERUSER,
-            "pool_mode": "session",
+            "pool_mode": "transaction",
             **settings,
         }
         users = (f'"{name}" ""\n' for name in (SUPERUSER, OWNER, WORKER))

@@ -155,19 +155,20 @@ def test_it_ends_when_the_tests_are_killed() -> None:
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("is_in_ci", [False, True])
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [({}, pytest.skip.Exception), ({"CI": "true"}, FileNotFoundError)],
+)
 def test_without_postgresql_tests_fail_only_in_continuous_integration(
-    is_in_ci: bool, monkeypatch: pytest.MonkeyPatch
+    variables: dict[str, str], expected: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr(shutil, "which", lambda name, **options: None)
-    if is_in_ci:
-        monkeypatch.setenv("CI", "true")
-        with pytest.raises(FileNotFoundError, match="no PostgreSQL server here"):
-            private_server()
-    else:
-        monkeypatch.delenv("CI", raising=False)
-        with pytest.raises(pytest.skip.Exception, match="no PostgreSQL server here"):
-            private_server()
+    with pytest.raises(BaseException, match="no PostgreSQL server here") as raised:
+        private_server()
+    assert raised.type is expected
 
 
 # ------------------------------------------------------------------------------ users and databases
