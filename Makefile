@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Stamps: their age says when each set of packages was last brought in line with pyproject.toml.
 MADE := $(VENV)/.made
 TESTING := $(VENV)/.testing-installed
-DRIVER := $(VENV)/.driver-installed
+DRIVERS := $(VENV)/.redis-driver-installed $(VENV)/.postgres-driver-installed
 SERVER := $(VENV)/.server-installed
 GENERATOR := $(VENV)/.generator-installed
 
@@ -31,9 +31,10 @@ help:
 
 install: $(TESTING) ## Set up the private environment for all other targets
 
-# With WINDLASS_URL=redis://... it runs on that server, and needs the driver. With SERVE=1 it runs a
-# shop under load with its dashboard, until Ctrl-C.
-demo: $(SERVER) $(if $(filter redis% unix%,$(WINDLASS_URL)),$(DRIVER)) ## Watch jobs run, fail, retry and survive a kill -9 (SERVE=1: in the dashboard)
+# With WINDLASS_URL=redis://... or postgresql://... it runs on that server, and needs the driver. With
+# SERVE=1 it runs a shop under load with its dashboard, until Ctrl-C.
+DRIVER := $(if $(filter redis% unix%,$(WINDLASS_URL)),redis)$(if $(filter postgres%,$(WINDLASS_URL)),postgres)
+demo: $(SERVER) $(DRIVER:%=$(VENV)/.%-driver-installed) ## Watch jobs run, fail, retry and survive a kill -9 (SERVE=1: in the dashboard)
 	@$(BIN)/windlass demo $(if $(SERVE),--serve)
 
 ##@ Check
@@ -207,9 +208,9 @@ $(MADE): pyproject.toml
 	echo "or name one: make PYTHON=/path/to/python3" >&2; \
 	exit 1
 
-$(DRIVER): $(MADE)
-	@echo "Installing the driver for Redis into $(VENV)"
-	@$(PIP) install --editable '.[redis]'
+$(DRIVERS): $(VENV)/.%-driver-installed: $(MADE)
+	@echo "Installing the driver for $* into $(VENV)"
+	@$(PIP) install --editable '.[$*]'
 	@touch $@
 
 $(SERVER): $(MADE)
@@ -222,8 +223,8 @@ $(GENERATOR): $(MADE)
 	@$(PIP) install --editable '.[docs]'
 	@touch $@
 
-# Driver and server are among it.
+# Drivers and server are among it.
 $(TESTING): $(MADE)
 	@echo "Installing what the tests need into $(VENV)"
 	@$(PIP) install --editable '.[test]'
-	@touch $(DRIVER) $(SERVER) $@
+	@touch $(DRIVERS) $(SERVER) $@
