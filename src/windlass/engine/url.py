@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 SQLITE: Final = "sqlite"
 REDIS: Final = frozenset({"redis", "rediss", "unix"})
-#: Engines that this version does not have yet.
-PLANNED: Final = frozenset({"postgres", "postgresql"})
+POSTGRES: Final = frozenset({"postgres", "postgresql"})
 IN_MEMORY: Final = "sqlite:///:memory:"
 
 #: Set by `windlass.testing`: why only engines in memory may be opened in this process.
@@ -50,6 +49,10 @@ def _check(url: str) -> None:
         from windlass.engine.redis.url import read_address as read_redis
 
         read_redis(url)
+    elif scheme in POSTGRES:
+        from windlass.engine.postgres.url import read_address as read_postgres
+
+        read_postgres(url)
     else:
         raise _refusal(scheme, url)
 
@@ -63,6 +66,8 @@ def open_engine(url: str, options: EngineOptions) -> Engine:
         return _open_sqlite(url, options)
     if scheme in REDIS:
         return _open_redis(url, options)
+    if scheme in POSTGRES:
+        return _open_postgres(url, options)
     raise _refusal(scheme, url)
 
 
@@ -87,15 +92,10 @@ def _scheme_of(url: str) -> str:
 
 
 def _refusal(scheme: str, url: str) -> EngineError:
-    if scheme in PLANNED:
-        return EngineError(
-            f"This version keeps jobs in SQLite or Redis; {scheme} urls such as {_safe(url)!r} are "
-            "planned. Write for example sqlite:///jobs.db (a file in the current folder)."
-        )
     return EngineError(
-        f"Expected a url that begins with sqlite:///, redis://, rediss:// or unix://, found "
-        f"{_safe(url)!r}. Write for example sqlite:///jobs.db (a file in the current folder) or "
-        "redis://localhost:6379/0."
+        "Expected a url that begins with sqlite:///, redis://, rediss://, unix:// or postgresql://, "
+        f"found {_safe(url)!r}. Write for example sqlite:///jobs.db (a file in the current folder), "
+        "redis://localhost:6379/0 or postgresql://localhost/shop."
     )
 
 
@@ -125,6 +125,21 @@ def _open_redis(url: str, options: EngineOptions) -> Engine:
     from windlass.engine.redis.url import read_address
 
     return RedisEngine(read_address(url), options)
+
+
+def _open_postgres(url: str, options: EngineOptions) -> Engine:
+    try:
+        from windlass.engine.postgres.engine import PostgresEngine
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("psycopg", "psycopg_binary", "psycopg_c"):
+            raise
+        raise EngineError(
+            f"The url {_safe(url)!r} needs the PostgreSQL driver, which is not installed here "
+            f"({error}). Install it with: {install_command('postgres')}"
+        ) from error
+    from windlass.engine.postgres.url import read_address
+
+    return PostgresEngine(read_address(url), options)
 
 
 def _open_sqlite(url: str, options: EngineOptions) -> Engine:

@@ -45,7 +45,11 @@ class Statements(ABC):
         """Run a statement to its end and return its rows."""
 
     @abstractmethod
-    def run(self, name: str, *values: Any) -> int:
+    def run(self, name: str, *values: Any) -> None:
+        """Run a statement. An engine may send it together with the next one that returns rows."""
+
+    @abstractmethod
+    def change(self, name: str, *values: Any) -> int:
         """Run a statement; return the number of rows that it changed."""
 
     @abstractmethod

@@ -24,7 +24,7 @@ import apsw
 
 from windlass.core.queues.labels import queue_of, required_text, skip_labels
 from windlass.core.queues.settings import USUAL, QueueSettings
-from windlass.engine.contract import Plan
+from windlass.engine.sql.lease import TaskFilter
 from windlass.engine.sql.statements import Row
 from windlass.engine.sqlite.statements import rows
 
@@ -109,30 +109,6 @@ def groups(
             at = Group(group.labels, group.cohort + _BEHIND)
         else:
             at = Group(further, "")
-
-
-class TaskFilter:
-    """The tasks of a plan, and how many jobs of other tasks a claim may still pass over."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._tasks = frozenset(plan.tasks)
-        self._left = plan.most_passed_over
-
-    @staticmethod
-    def of_queues(plan: Plan) -> dict[str, TaskFilter]:
-        """Make the filters of a claim: one for each queue of the plan, or one under the name "" if
-        the plan names none. A plan without tasks has no filters."""
-        queues = plan.queues or ("",)
-        return {queue: TaskFilter(plan) for queue in queues} if plan.tasks else {}
-
-    def accepts(self, row: Row) -> bool:
-        """Return whether a row of `list_ready` is a job of these tasks."""
-        return row[6] in self._tasks
-
-    def pass_over(self) -> bool:
-        """Count a job of another task; return False if that is one too many."""
-        self._left -= 1
-        return self._left >= 0
 
 
 class Search(NamedTuple):

@@ -61,7 +61,10 @@ class SQLiteStatements(Statements):
     def rows(self, name: str, *values: Any) -> list[Row]:
         return list(self.connection.execute(SQL[name], values))
 
-    def run(self, name: str, *values: Any) -> int:
+    def run(self, name: str, *values: Any) -> None:
+        self.connection.execute(SQL[name], values)
+
+    def change(self, name: str, *values: Any) -> int:
         self.connection.execute(SQL[name], values)
         return self.connection.changes()
 

@@ -8,6 +8,7 @@ CREATE SEQUENCE windlass.numbers;
 
 CREATE TABLE windlass.meta (
     one smallint PRIMARY KEY CHECK (one = 1),
+    format integer NOT NULL,                -- the number of the last migration
     identity text NOT NULL,                 -- differs after the tables were removed and made again
     last_seen_ms bigint,                    -- the last beat, or claim that had something to do
     reap_after_ms bigint NOT NULL DEFAULT 0, -- no session is declared dead before this
@@ -17,7 +18,7 @@ CREATE TABLE windlass.meta (
     sampled_ms bigint NOT NULL DEFAULT 0,   -- the minute of the last sample
     queues text NOT NULL DEFAULT ''         -- settings of queues, as JSON
 );
-INSERT INTO windlass.meta (one, identity) VALUES (1, gen_random_uuid()::text);
+INSERT INTO windlass.meta (one, format, identity) VALUES (1, 1, gen_random_uuid()::text);
 
 CREATE TABLE windlass.jobs (
     row bigint PRIMARY KEY,

@@ -6,10 +6,6 @@ SELECT last_end FROM windlass.jobs WHERE id = $1
 UNION ALL
 SELECT last_end FROM windlass.ended WHERE id = $1
 
--- name: find_watched
--- Which of these jobs a caller waits for.
-SELECT id FROM windlass.watches WHERE id = ANY($1::text[])
-
 -- name: note_progress
 -- Store the progress of a running job, if the token is current.
 UPDATE windlass.jobs SET progress = $3 WHERE id = $1 AND token = $2 RETURNING row
@@ -22,7 +18,8 @@ UPDATE windlass.jobs SET held_because = $2 WHERE row = $1
 -- End claims with success if their token is current: move them into the ring, count them by queue, and return
 -- their ids and tokens. The arrays have ids, tokens, marks of this end, lifetimes of results, and results.
 WITH clock AS (
-    SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::bigint AS now_ms
+    SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
+                ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END AS now_ms
 ), given AS (
     SELECT * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bytea[])
         AS given (id, token, last_end, ttl_ms, result)
@@ -43,13 +40,14 @@ WITH clock AS (
     INSERT INTO windlass.replaced_puts (id, job, expires_ms)
     SELECT replaced_by, id, until_ms FROM kept WHERE replaced_by IS NOT NULL
     ON CONFLICT (id) DO UPDATE SET job = excluded.job, expires_ms = excluded.expires_ms
-)
-INSERT INTO windlass.ended (row, created_ms, ready_ms, expires_ms, started_ms, finished_ms, keep_until_ms, result_until_ms,
+), moved AS (
+    INSERT INTO windlass.ended (row, created_ms, ready_ms, expires_ms, started_ms, finished_ms, keep_until_ms, result_until_ms,
     last_end, period_until_ms, priority, attempt, starts, crashes, losses, interruptions, snoozes, strays, slot, id, task,
     queue, session, unique_key, unique_until, call, progress, result)
-SELECT row, created_ms, ready_ms, expires_ms, started_ms, now_ms, until_ms, result_until_ms,
+    SELECT row, created_ms, ready_ms, expires_ms, started_ms, now_ms, until_ms, result_until_ms,
     this_end, period_until_ms, age - rank, attempt, starts, crashes, losses, interruptions, snoozes, strays,
     CASE WHEN until_ms - now_ms < $10::bigint THEN (until_ms / $9::bigint) % 6 ELSE 6 END, id, task,
     queue, session, unique_key, unique_until, call, progress, returned
-FROM kept
-RETURNING id
+    FROM kept
+)
+SELECT id, token FROM done

@@ -127,8 +127,8 @@ def tend(tx: SqlTransaction, known: Collection[str] | None) -> Tended:
     purged = sum(_purge(tx, known, doomed, *row) for *row, _ in chosen)
     more = more or len(visited) == BITE or len(chosen) < len(visited)
     more = _resume_rest(tx) == BITE or more
-    more = tx.run("forget_keys", tx.now_ms, BITE) == BITE or more
-    more = tx.run("forget_replaced_puts", tx.now_ms, BITE) == BITE or more
+    more = tx.change("forget_keys", tx.now_ms, BITE) == BITE or more
+    more = tx.change("forget_replaced_puts", tx.now_ms, BITE) == BITE or more
     tx.run("forget_sessions", tx.now_ms)
     tx.run("forget_empty_counters")
     more = history.keep_history(tx) or more

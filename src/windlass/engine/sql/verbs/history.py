@@ -95,8 +95,8 @@ def keep_history(tx: SqlTransaction) -> bool:
     begin_ms, end_ms = tx.now_ms - KEEP_HOURS_MS, tx.now_ms + KEEP_HOURS_MS
     changed = []
     for statement in ("forget_measures", "forget_samples"):
-        changed += [tx.run(statement, span, begin_ms, end_ms, BITE) for span in (_MINUTE, _HOUR)]
-    changed.append(tx.run("forget_reporters", tx.now_ms, BITE))
+        changed += [tx.change(statement, span, begin_ms, end_ms, BITE) for span in (_MINUTE, _HOUR)]
+    changed.append(tx.change("forget_reporters", tx.now_ms, BITE))
     changed += (_roll_up_measures(tx), _roll_up_samples(tx))
     return max(changed) == BITE
 

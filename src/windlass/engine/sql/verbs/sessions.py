@@ -72,7 +72,7 @@ def set_command(tx: SqlTransaction, sessions: Sequence[str], command: SessionCom
 
 
 def _set_command(tx: SqlTransaction, session: str, command: SessionCommand) -> bool:
-    return bool(tx.run("command_session", session, str(command)))
+    return bool(tx.change("command_session", session, str(command)))
 
 
 def release(tx: SqlTransaction, session: str, nonce: str) -> int:

@@ -55,18 +55,21 @@ def reap(tx: SqlTransaction) -> bool:
 
 
 def expire(tx: SqlTransaction, job_id: str) -> None:
-    tx.move(_load(tx, job_id), Event.EXPIRE, reason=Reason.EXPIRED)
+    job = _load_ready(tx, job_id)
+    if job is not None:
+        tx.move(job, Event.EXPIRE, reason=Reason.EXPIRED)
 
 
 def hold_paused(tx: SqlTransaction, job_id: str) -> None:
     """Take a job of a paused task out of its line; it keeps its place, and is never due."""
-    job = _load(tx, job_id)
-    job.hold, job.due_ms = Hold.PAUSED, LATEST_MS
-    tx.save(job)
-    tx.touched.add(job.queue)
+    job = _load_ready(tx, job_id)
+    if job is not None:
+        job.hold, job.due_ms = Hold.PAUSED, LATEST_MS
+        tx.save(job)
+        tx.touched.add(job.queue)
 
 
-def _load(tx: SqlTransaction, job_id: str) -> JobRow:
+def _load_ready(tx: SqlTransaction, job_id: str) -> JobRow | None:
+    """Load a job that was just read as ready; None if another transaction has changed it since."""
     job = tx.job(job_id)
-    assert job is not None, "it was read in this transaction"
-    return job
+    return job if job is not None and job.state == State.READY and job.hold is None else None

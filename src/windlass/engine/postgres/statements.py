@@ -1,0 +1,83 @@
+"""The SQL of this engine, for one schema, and how to run it.
+
+Statements have numbered parameters, $1 and so on, as PostgreSQL itself has them, and name the
+schema as `windlass`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+
+from windlass.engine.sql.statements import Row, Statements, list_migrations, read_statements
+
+_PACKAGE: Final = Path(__file__).parent
+_SCHEMA: Final = re.compile(r"\bwindlass\.")
+
+#: A connection with rows as tuples.
+Connection = psycopg.Connection[Row]
+
+
+@cache
+def statements_for(schema: str) -> Mapping[str, bytes]:
+    """Statement name -> text without comments, for the tables of one schema."""
+    statements = read_statements(_PACKAGE / "sql")
+    return {name: in_schema(text, schema).encode() for name, text in statements.items()}
+
+
+def in_schema(text: str, schema: str) -> str:
+    """Name the tables of a text with their schema, which the search path of a user may not have."""
+    return _SCHEMA.sub(f"{schema}.", text)
+
+
+def migrations() -> Iterator[tuple[int, str]]:
+    """List every migration as (version, text), oldest first."""
+    return list_migrations(_PACKAGE / "migrations")
+
+
+def pack_numbers(values: Iterable[int | None]) -> str:
+    """Write numbers as an array, which a statement casts. The driver would choose a type for each
+    array by its values, so that the server plans the statement again."""
+    return "{" + ",".join("NULL" if value is None else str(value) for value in values) + "}"
+
+
+class PostgresStatements(Statements):
+    """Runs the statements of this engine on a connection in pipeline mode: those without rows are
+    sent together with the next one that returns some."""
+
+    def __init__(
+        self, connection: Connection, pipeline: psycopg.Pipeline, schema: str, *, prepare: bool
+    ) -> None:
+        self.connection = connection
+        self.pipeline = pipeline
+        self.schema = schema
+        self.prepare = prepare
+        self._sql = statements_for(schema)
+
+    def start(self, name: str, *values: Any) -> psycopg.Cursor[Row]:
+        """Send a statement with the next ones; fetch its rows later."""
+        cursor = self.connection.cursor(binary=True)
+        return cursor.execute(self._sql[name], values, prepare=self.prepare)
+
+    def rows(self, name: str, *values: Any) -> list[Row]:
+        return self.start(name, *values).fetchall()
+
+    def run(self, name: str, *values: Any) -> None:
+        self.start(name, *values)
+
+    def change(self, name: str, *values: Any) -> int:
+        cursor = self.start(name, *values)
+        self.flush()
+        return cursor.rowcount
+
+    def flush(self) -> None:
+        """Wait until all statements so far have run."""
+        self.pipeline.sync()
+
+    def array(self, values: Sequence[Any]) -> list[Any]:
+        return pack_numbers(values) if values and isinstance(values[0], int) else list(values)
