@@ -353,7 +353,7 @@ class PostgresEngine:
         return list(doctor.examine(self._connections, self._options))
 
     def space(self) -> EngineSpace:
-        return self._connections.run(lambda db: migrate.measure_space(db))
+        return self._connections.run(migrate.measure_space)
 
     # ------------------------------------------------------------------------------- waiting
 
@@ -396,7 +396,9 @@ class PostgresEngine:
 
     def _read(self, work: Callable[[Statements, Start], T]) -> T:
         def attempt(connection: Connection) -> T:
-            return self._within(connection, "BEGIN READ ONLY", work)
+            return self._within(
+                connection, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", work
+            )
 
         return self._run(attempt)
 

@@ -46,6 +46,13 @@ def pack_numbers(values: Iterable[int | None]) -> str:
     return "{" + ",".join("NULL" if value is None else str(value) for value in values) + "}"
 
 
+def _without_nul(value: Any) -> Any:
+    """Replace NUL by a character that is in no name, so that nothing is found under the text."""
+    if isinstance(value, str):
+        return value.replace("\0", "\ufdd0")
+    return [_without_nul(one) for one in value] if isinstance(value, list | tuple) else value
+
+
 class PostgresStatements(Statements):
     """Runs the statements of this engine on a connection in pipeline mode: those without rows are
     sent together with the next one that returns some."""
@@ -62,7 +69,10 @@ class PostgresStatements(Statements):
     def start(self, name: str, *values: Any) -> psycopg.Cursor[Row]:
         """Send a statement with the next ones; fetch its rows later."""
         cursor = self.connection.cursor(binary=True)
-        return cursor.execute(self._sql[name], values, prepare=self.prepare)
+        try:
+            return cursor.execute(self._sql[name], values, prepare=self.prepare)
+        except psycopg.DataError:  # a text has NUL, which no stored text has
+            return cursor.execute(self._sql[name], _without_nul(values), prepare=self.prepare)
 
     def rows(self, name: str, *values: Any) -> list[Row]:
         return self.start(name, *values).fetchall()
@@ -79,5 +89,8 @@ class PostgresStatements(Statements):
         """Wait until all statements so far have run."""
         self.pipeline.sync()
 
-    def array(self, values: Sequence[Any]) -> list[Any]:
+    def array(self, values: Sequence[Any]) -> list[Any] | str:
         return pack_numbers(values) if values and isinstance(values[0], int) else list(values)
+
+    def unpack(self, stored: list[str]) -> tuple[str, ...]:
+        return tuple(stored)

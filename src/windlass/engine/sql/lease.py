@@ -51,7 +51,7 @@ class TaskFilter:
 
 
 #: How often a claim looks again after other transactions took the jobs that it had found.
-_MOST_MISSED: Final = 5
+_MOST_MISSED: Final = 10
 
 #: Find the next jobs of a queue, at most a number, with the filter of the queue.
 Front = Callable[[str, int, TaskFilter | None], list[Row]]

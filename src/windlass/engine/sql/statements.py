@@ -56,6 +56,10 @@ class Statements(ABC):
     def array(self, values: Sequence[Any]) -> Any:
         """Pack texts, or numbers, into one parameter."""
 
+    @abstractmethod
+    def unpack(self, stored: Any) -> tuple[str, ...]:
+        """Return the texts of a stored array."""
+
     def one(self, name: str, *values: Any) -> Row | None:
         """Return the first row of a statement, or None."""
         found = self.rows(name, *values)

@@ -169,6 +169,10 @@ class SqlTransaction(Statements):
     def arrive(self, row: int, task: str, line: str, rank: int) -> None:
         """Note a new ready job, with its row as its place. `rank` does not include its age."""
 
+    def touch_queue(self, queue: str) -> None:
+        """Note that all lines of a queue changed, for an engine with an index of lines."""
+        return
+
     def lock_settings(self) -> Mapping[str, QueueSettings]:
         """Keep other transactions from changing the settings of queues, and return them."""
         return unpack_settings(self.queues)

@@ -14,6 +14,8 @@ from windlass.engine.sql.statements import Row, Statements, list_migrations, rea
 
 _PACKAGE: Final = Path(__file__).parent
 
+_decode_texts: Final = msgspec.json.Decoder(tuple[str, ...]).decode
+
 #: Statement name -> text without comments.
 SQL: Final = read_statements(_PACKAGE / "sql")
 
@@ -70,3 +72,6 @@ class SQLiteStatements(Statements):
 
     def array(self, values: Sequence[Any]) -> str:
         return as_array(values)
+
+    def unpack(self, stored: str) -> tuple[str, ...]:
+        return _decode_texts(stored)

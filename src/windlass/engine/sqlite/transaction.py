@@ -15,6 +15,7 @@ from windlass.core.queues.labels import queue_of
 from windlass.core.queues.settings import USUAL
 from windlass.engine.contract import MAX_PAIRS, EngineOptions
 from windlass.engine.sql.transaction import SqlTransaction, unpack_settings
+from windlass.engine.sql.verbs.queues import ready_lines
 from windlass.engine.sql.wakeup import ReadyLine
 from windlass.engine.sqlite import line_index
 from windlass.engine.sqlite.statements import SQL, SQLiteStatements
@@ -95,6 +96,9 @@ class Transaction(SQLiteStatements, SqlTransaction):
                 line_index.add_first(self.connection, line, settings, rank, place)
         self.touched.clear()
         self.arrived.clear()
+
+    def touch_queue(self, queue: str) -> None:
+        self.touched.update(ready_lines(self, queue))
 
     def arrive(self, row: int, task: str, line: str, rank: int) -> None:
         """Note a new ready job, with its row as its place. `rank` does not include its age."""

@@ -14,12 +14,12 @@ SELECT 1 FROM windlass.enqueued WHERE queue = $1 AND task = $2
 SELECT count(*) FROM windlass.enqueued WHERE NOT (queue = $1 AND task = $1)
 
 -- name: list_enqueued
--- How many jobs were enqueued, by queue and task.
+-- How many jobs were enqueued, by queue and task: first those that have a counter.
 SELECT queue, task, sum(number)::bigint FROM (
-    SELECT queue, task, number FROM windlass.enqueued
+    SELECT queue, task, number, 0 AS position FROM windlass.enqueued
     UNION ALL
-    SELECT name, part, number FROM windlass.deltas WHERE kind = 'enqueued'
-) AS found GROUP BY queue, task
+    SELECT name, part, number, 1 FROM windlass.deltas WHERE kind = 'enqueued'
+) AS found GROUP BY queue, task ORDER BY min(position), queue, task
 
 -- name: list_growth
 -- How many enqueued jobs the history does not have yet, by queue and task.

@@ -7,7 +7,7 @@ transaction has taken, and looks again if it got fewer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -55,6 +55,7 @@ class Lines:
         self._now_ms = now_ms
         self._plan = plan
         self._known: dict[str, list[str]] = {}
+        self.missed: set[int] = set()  # rows that other transactions are taking at this moment
 
     def of_queue(self, queue: str) -> list[str]:
         """List the lines of a queue, or with "" of every queue, that have jobs for this worker."""
@@ -81,15 +82,17 @@ class Lines:
         lines = self.of_queue(queue)
         if not lines:
             return []
-        chunk = limit if tasks is None else max(limit, _CHUNK)
+        chunk = (limit if tasks is None else max(limit, _CHUNK)) + len(self.missed)
         while True:
             found = self._db.rows("list_candidates", self._db.array(lines), int(suspects), chunk)
+            if self.missed:
+                found = [row for row in found if row[2] not in self.missed]
             if len(lines) > 1 or self._settings:
                 found.sort(key=self.standing)
             if tasks is None:
                 return found[:limit]
             chosen, is_over = _filtered(found, limit, tasks)
-            if is_over or len(chosen) == limit or not _is_full(found, chunk):
+            if is_over or len(chosen) == limit or not _is_full(found, chunk - len(self.missed)):
                 return chosen
             chunk *= 2
 
@@ -122,7 +125,7 @@ def _is_full(found: Sequence[Row], chunk: int) -> bool:
     numbers: dict[str, int] = {}
     for row in found:
         numbers[row[4]] = numbers.get(row[4], 0) + 1
-    return any(number == chunk for number in numbers.values())
+    return any(number >= chunk for number in numbers.values())
 
 
 # -------------------------------------------------------------------------------------- without tx
@@ -203,16 +206,9 @@ def _claim_new(
     if is_due:
         promote(tx)
         reap(tx)
-    tx.run("begin_session", session, tx.now_ms + tx.options.lease_ms)
-    gone, last_nonce = tx.rows("lock_session", session)[0]
-    if gone:
-        return Batch(gone=True)
-    taken: list[Any] = []
-    is_cut_short = False
-    if nonce > last_nonce:
-        taken, is_cut_short = _lease(tx, session, nonce, plan, limit)
-    else:  # the same claim came through another connection at this moment
-        taken = tx.rows("list_claims", session, nonce)
+        if tx.first("lock_session", session):
+            return Batch(gone=True)
+    taken, is_cut_short = _lease(tx, session, nonce, plan, limit)
     batch = preview(tx).idle_batch(plan)
     next_in_ms = 0 if is_cut_short else batch.next_in_ms
     held = _to_claims(tx, nonce, plan, taken)
@@ -222,9 +218,9 @@ def _claim_new(
 def _lease(
     tx: Transaction, session: str, nonce: str, plan: Plan, limit: int
 ) -> tuple[list[Row], bool]:
-    def next_in_line(number: int, filters: Mapping[str, TaskFilter]) -> list[Row]:
-        lines = Lines(tx, tx.queues, tx.now_ms, plan)
+    lines = Lines(tx, tx.queues, tx.now_ms, plan)
 
+    def next_in_line(number: int, filters: Mapping[str, TaskFilter]) -> list[Row]:
         def front(queue: str, most: int, tasks: TaskFilter | None) -> list[Row]:
             return lines.front(queue, most, tasks, suspects=plan.suspects)
 
@@ -232,13 +228,31 @@ def _lease(
             return front("", number, filters.get(""))
         return next_of_tiers(plan, number, filters, front)
 
+    may_take: bool | None = None
+
     def take(fresh: Sequence[Row]) -> Sequence[Row]:
-        return _take(tx, session, nonce, fresh, suspects=plan.suspects)
+        nonlocal may_take
+        if may_take is None and fresh:
+            may_take = _may_take(tx, session, nonce)
+        if not may_take:
+            return ()
+        taken = _take(tx, session, nonce, fresh, suspects=plan.suspects)
+        lines.missed.update({row[2] for row in fresh}.difference(row[2] for row in taken))
+        return taken
 
     taken, is_cut_short = lease(tx, plan, limit, next_in_line, take)
+    if may_take is False:  # the same claim came through another connection at this moment
+        return tx.rows("list_claims", session, nonce), True
     if taken:
         tx.run("note_claim", session, tx.now_ms + tx.options.lease_ms, nonce)
     return taken, is_cut_short
+
+
+def _may_take(tx: Transaction, session: str, nonce: str) -> bool:
+    """Lock a session that may be new; return whether it may lease jobs under a nonce."""
+    tx.run("begin_session", session, tx.now_ms + tx.options.lease_ms)
+    gone, last_nonce = tx.rows("lock_session", session)[0]
+    return not gone and nonce > last_nonce
 
 
 def _take(
@@ -274,5 +288,7 @@ def _to_claims(tx: Transaction, nonce: str, plan: Plan, held: list[Row]) -> tupl
             suspect=bool(suspect),
             waited_ms=max(0, -ready_ms),
         )
-        for _, _, _, job_id, queue, task, *counters, created_ms, suspect, priority, call, ready_ms in held
+        for _, _, _, job_id, queue, task, *counters, created_ms, suspect, priority, call, ready_ms in (
+            held
+        )
     )

@@ -52,7 +52,7 @@ def change_queue(tx: SqlTransaction, queue: str, change: QueueChange) -> None:
     if change.max_waiting is not None:
         own = replace(own, max_waiting=change.max_waiting)
     tx.write_queues({**settings, queue: own})
-    tx.touched.update(ready_lines(tx, queue))
+    tx.touch_queue(queue)
     if change.paused is False:
         for suspects in (False, True):
             tx.made_ready[ReadyLine(queue, suspects)] = BITE  # wake all waiting sessions

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from windlass.core.history import OTHER
 from windlass.core.ids import release_of
 from windlass.core.queues.labels import after_lines, queue_of
 from windlass.core.states import Counters, Hold, Reason, State
@@ -14,6 +15,7 @@ from windlass.engine.contract import (
     BITE,
     ENDED,
     MAX_HELD,
+    MAX_PAIRS,
     Failure,
     Filter,
     Introductions,
@@ -40,6 +42,7 @@ _STATE: Final = 4
 _DUE_MS: Final = 15
 _SESSION: Final = 19
 _SUSPECT: Final = 21
+_OTHERS: Final = (OTHER, OTHER)
 _AFTER_ALL_TEXTS: Final = "\U0010ffff"
 _AFTER_ALL_NUMBERS: Final = 2**62
 
@@ -234,7 +237,11 @@ def stats(db: Statements, now_ms: int) -> Stats:
     for queue, state, number in db.rows("list_counters"):
         queues.setdefault(queue, {})[State(state)] = number
     totals: dict[str, int] = dict(db.rows("list_totals"))
-    pairs = {(queue, task): number for queue, task, number in db.rows("list_enqueued")}
+    pairs: dict[tuple[str, str], int] = {}
+    for queue, task, number in db.rows("list_enqueued"):
+        is_one_more = len(pairs.keys() - {_OTHERS}) >= MAX_PAIRS
+        pair = _OTHERS if is_one_more else (queue, task)
+        pairs[pair] = pairs.get(pair, 0) + number
     if pairs:
         totals["enqueued"] = totals.get("enqueued", 0) + sum(pairs.values())
     return Stats(

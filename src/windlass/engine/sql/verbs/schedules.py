@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import msgspec
+from typing import Any
 
 from windlass.engine.contract import DueSchedules, ScheduleChange, ScheduleRecord
 from windlass.engine.sql.statements import Row, Statements
 from windlass.engine.sql.transaction import SqlTransaction
 from windlass.engine.sql.verbs import admin, put
-
-_decode_ids = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 def change(tx: SqlTransaction, wanted: ScheduleChange) -> bool:
@@ -72,9 +69,9 @@ def _to_record(
     due_ms: int | None,
     body: bytes,
     note: bytes,
-    packed: str,
+    packed: Any,
 ) -> ScheduleRecord:
-    watched = _decode_ids(packed)
+    watched = db.unpack(packed)
     live = {id for (id,) in db.rows("list_unfinished", packed)} if watched else set()
     return ScheduleRecord(
         name=name,
