@@ -54,7 +54,7 @@ def _check(url: str) -> None:
 
         read_postgres(url)
     else:
-        raise _refusal(scheme, url)
+        raise _refusal(url)
 
 
 def open_engine(url: str, options: EngineOptions) -> Engine:
@@ -68,7 +68,7 @@ def open_engine(url: str, options: EngineOptions) -> Engine:
         return _open_redis(url, options)
     if scheme in POSTGRES:
         return _open_postgres(url, options)
-    raise _refusal(scheme, url)
+    raise _refusal(url)
 
 
 def default_url() -> str:
@@ -91,11 +91,11 @@ def _scheme_of(url: str) -> str:
     return url.partition(":")[0].lower()
 
 
-def _refusal(scheme: str, url: str) -> EngineError:
+def _refusal(url: str) -> EngineError:
     return EngineError(
-        "Expected a url that begins with sqlite:///, redis://, rediss://, unix:// or postgresql://, "
-        f"found {_safe(url)!r}. Write for example sqlite:///jobs.db (a file in the current folder), "
-        "redis://localhost:6379/0 or postgresql://localhost/shop."
+        "Expected a url that begins with sqlite:///, redis://, rediss://, unix:// or "
+        f"postgresql://, found {_safe(url)!r}. Write for example sqlite:///jobs.db (a file in the "
+        "current folder), redis://localhost:6379/0 or postgresql://localhost/shop."
     )
 
 

@@ -255,8 +255,8 @@ class Connections:
                 location=self.location,
             )
         return EngineError(
-            f"The PostgreSQL server at {self.address} refused a statement ({text}). This is a bug in "
-            "windlass or damaged data: run `windlass check`.",
+            f"The PostgreSQL server at {self.address} refused a statement ({text}). This is a bug "
+            "in windlass or damaged data: run `windlass check`.",
             location=self.location,
         )
 

@@ -8,7 +8,8 @@ commit.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 import msgspec
@@ -51,6 +52,7 @@ from windlass.engine.contract import (
     Placed,
     Plan,
     Pulse,
+    PutCode,
     QueueChange,
     QueueRecord,
     Repaired,
@@ -74,10 +76,10 @@ from windlass.engine.postgres.connections import Connections
 from windlass.engine.postgres.statements import Connection, PostgresStatements
 from windlass.engine.postgres.transaction import Start, Transaction
 from windlass.engine.postgres.url import PostgresAddress
-from windlass.engine.postgres.verbs import check, claim, put, upkeep
+from windlass.engine.postgres.verbs import check, claim, hot, put, repair, upkeep
 from windlass.engine.postgres.verbs.finish import succeed_batch
 from windlass.engine.postgres.wakeup import PostgresResultWakeup, PostgresWakeup
-from windlass.engine.sql.statements import Statements
+from windlass.engine.sql.statements import Row, Statements
 from windlass.engine.sql.transaction import read_settings
 from windlass.engine.sql.verbs import (
     admin,
@@ -114,6 +116,7 @@ class PostgresEngine:
         self._wakeup = PostgresWakeup(self._connections)
         self._result_wakeup = PostgresResultWakeup(self._connections)
         self._identity = ""  # of the tables that this object has used last
+        self._seen: hot.Seen | None = None  # what the last transaction saw
         self._has_unreported_loss = False  # `tend` must still report that the tables were replaced
 
     @property
@@ -138,10 +141,36 @@ class PostgresEngine:
     # ----------------------------------------------------------------------------- hot paths
 
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
+        seen = self._seen
+        if seen is not None and hot.is_plain(jobs, seen.queues):
+            clock = str(self.clock_offset_ms)
+            start, _ = self._run_short(lambda db: hot.put(db, clock, seen.queues, jobs))
+            if start.queues == seen.queues:
+                self._wakeup.wake(*hot.news_of(jobs))
+                return [Placed(job.id, PutCode.CREATED) for job in jobs]
         return self._write(lambda tx: put.put_all(tx, jobs))
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
-        return self._write(lambda tx: finish.finish(tx, outcomes, succeed_batch))
+        if not hot.can_succeed(outcomes):
+            return self._write(lambda tx: finish.finish(tx, outcomes, succeed_batch))
+        if not outcomes:
+            return []
+        clock = str(self.clock_offset_ms)
+        _, ended = self._run_short(lambda db: hot.start_successes(db, clock, outcomes))
+        return self._judge(outcomes, ended.fetchall())
+
+    def _judge(self, outcomes: Sequence[Outcome], ended: Iterable[Row]) -> list[Verdict]:
+        """The verdicts on successes, of which these were current."""
+        keys = set(ended)
+        others = [outcome for outcome in outcomes if (outcome.id, outcome.token) not in keys]
+        self._result_wakeup.publish([job_id for job_id, _ in keys])
+        if not others:
+            return [Verdict.OK] * len(outcomes)
+        verdicts = iter(self._write(lambda tx: finish.finish(tx, others, succeed_batch)))
+        return [
+            Verdict.OK if (outcome.id, outcome.token) in keys else next(verdicts)
+            for outcome in outcomes
+        ]
 
     def turn(
         self,
@@ -154,18 +183,61 @@ class PostgresEngine:
         is_last: bool = False,
     ) -> Turn:
         """Finish claims and claim jobs. `is_last` has no effect: this engine has no hand-off."""
+        seen = self._seen
+        line = None if seen is None or limit <= 0 else hot.line_for(plan, seen)
+        if seen is not None and line is not None and hot.can_succeed(outcomes):
+            asked = hot.Asked(session, nonce, plan, limit, self._options.lease_ms, line)
+            return self._turn_short(outcomes, asked, seen)
         if not outcomes:
-            idle = self._read(
-                lambda db, start: claim.idle(db, session, nonce, plan, _preview(db, start))
-            )
-            if idle is not None:
-                return Turn(verdicts=(), batch=idle)
+            return Turn(verdicts=(), batch=self._claim(session, nonce, plan, limit))
 
         def work(tx: Transaction) -> Turn:
             verdicts = tuple(finish.finish(tx, outcomes, succeed_batch))
             return Turn(verdicts=verdicts, batch=claim.claim(tx, session, nonce, plan, limit))
 
-        return self._write(work)
+        return self._note_line(self._write(work))
+
+    def _turn_short(self, outcomes: Sequence[Outcome], asked: hot.Asked, seen: hot.Seen) -> Turn:
+        clock = str(self.clock_offset_ms)
+
+        def statements(db: PostgresStatements) -> hot.StartedTurn:
+            return hot.start_turn(db, clock, seen, outcomes, asked)
+
+        start, started = self._run_short(statements)
+        leased = started.read()
+        verdicts = tuple(self._judge(outcomes, leased.ended)) if outcomes else ()
+        if start.is_lease_news(self._options.lease_ms, leased.now_ms):
+            self._write(lambda tx: tx.notice())
+        if not leased.claims:
+            batch = self._claim(asked.session, asked.nonce, asked.plan, asked.limit)
+            return Turn(verdicts=verdicts, batch=batch)
+        next_in_ms = leased.look.next_in_ms(leased.now_ms, start.reap_after_ms)
+        batch = Batch(
+            claims=leased.claims,
+            next_in_ms=0 if leased.is_cut_short else next_in_ms,
+            suspects=leased.look.has_suspects and self._has_suspects(asked.plan),
+        )
+        return Turn(verdicts=verdicts, batch=batch)
+
+    def _has_suspects(self, plan: Plan) -> bool:
+        return self._read(lambda db, start: _preview(db, start).idle_batch(plan).suspects)
+
+    def _claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
+        """Claim jobs; first only read, since most claims of idle workers find nothing."""
+        idle = self._read(
+            lambda db, start: claim.idle(db, session, nonce, plan, _preview(db, start))
+        )
+        if idle is not None:
+            return idle
+        batch = self._write(lambda tx: claim.claim(tx, session, nonce, plan, limit))
+        return self._note_line(Turn(verdicts=(), batch=batch)).batch
+
+    def _note_line(self, turn: Turn) -> Turn:
+        """Remember the line of claimed jobs if there was only one: the next claim tries it."""
+        lines = {one.queue for one in turn.batch.claims}
+        if self._seen is not None and len(lines) == 1:
+            self._seen = self._seen._replace(line=lines.pop())
+        return turn
 
     # ------------------------------------------------------------------------------ sessions
 
@@ -339,10 +411,10 @@ class PostgresEngine:
         return self._read(lambda db, start: read.stats(db, start.now_ms))
 
     def check(self) -> list[str]:
-        return self._read(lambda db, _: check.check(db))
+        return check.check(self._read)
 
     def repair(self, cursor: str | None = None, *, change: bool = False) -> Repaired:
-        return check.repair(self._read, self._write, cursor, change=change)
+        return repair.repair(self._read, self._write, cursor, change=change)
 
     def is_used(self) -> bool:
         return self._connections.run(lambda db: migrate.stored_format(db, self._schema)) > 0
@@ -394,7 +466,7 @@ class PostgresEngine:
     def _schema(self) -> str:
         return self._address.schema
 
-    def _read(self, work: Callable[[Statements, Start], T]) -> T:
+    def _read(self, work: Callable[[PostgresStatements, Start], T]) -> T:
         def attempt(connection: Connection) -> T:
             return self._within(
                 connection, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", work
@@ -419,6 +491,23 @@ class PostgresEngine:
             self._result_wakeup.publish(tx.ended)
         return value
 
+    def _run_short(self, statements: Callable[[PostgresStatements], T]) -> tuple[Start, T]:
+        """Send the statements of a transaction together with its commit, and read their replies
+        afterwards."""
+
+        def attempt(connection: Connection) -> tuple[Start, T]:
+            with self._rolled_back(connection):
+                with connection.pipeline() as pipeline:
+                    db = self._begin(connection, pipeline, "BEGIN")
+                    begun = db.start("begin", str(self.clock_offset_ms))
+                    started = statements(db)
+                    connection.execute("COMMIT")
+                start = Start(*begun.fetchall()[0])
+                self._check(start)
+                return start, started
+
+        return self._run(attempt)
+
     def _run(self, attempt: Callable[[Connection], T]) -> T:
         """Run a transaction, and make the tables first if they are missing."""
         try:
@@ -434,22 +523,35 @@ class PostgresEngine:
         work: Callable[[PostgresStatements, Start], T],
     ) -> T:
         """Run a transaction on a connection. It is rolled back if `work` raises."""
+        with self._rolled_back(connection), connection.pipeline() as pipeline:
+            db = self._begin(connection, pipeline, begin)
+            start = Start(*db.rows("begin", str(self.clock_offset_ms))[0])
+            self._check(start)
+            value = work(db, start)
+            connection.execute("COMMIT")
+        return value
+
+    def _begin(
+        self, connection: Connection, pipeline: psycopg.Pipeline, begin: str
+    ) -> PostgresStatements:
         is_pooled = self._address.is_pooled
+        connection.execute(begin)
+        for statement in self._connections.settings("SET LOCAL") if is_pooled else ():
+            connection.execute(statement)
+        return PostgresStatements(connection, pipeline, self._schema, prepare=not is_pooled)
+
+    @contextmanager
+    def _rolled_back(self, connection: Connection) -> Iterator[None]:
+        """Roll back a transaction that raises. A broken connection cannot; the server does it."""
         try:
-            with connection.pipeline() as pipeline:
-                connection.execute(begin)
-                for statement in self._connections.settings("SET LOCAL") if is_pooled else ():
-                    connection.execute(statement)
-                db = PostgresStatements(connection, pipeline, self._schema, prepare=not is_pooled)
-                start = Start(*db.rows("begin", str(self.clock_offset_ms))[0])
-                self._check(start)
-                value = work(db, start)
-                connection.execute("COMMIT")
+            yield
         except BaseException:
             if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-                _roll_back(connection)
+                try:
+                    connection.execute("ROLLBACK")
+                except (psycopg.Error, TimeoutError):
+                    connection.close()
             raise
-        return value
 
     def _check(self, start: Start) -> None:
         """Refuse a format of another version, and note that the tables are others than before: the
@@ -459,14 +561,8 @@ class PostgresEngine:
         if self._identity and self._identity != start.identity:
             self._has_unreported_loss = True
         self._identity = start.identity
-
-
-def _roll_back(connection: Connection) -> None:
-    """Roll back; a connection that is broken cannot, and the server does it then."""
-    try:
-        connection.execute("ROLLBACK")
-    except (psycopg.Error, TimeoutError):
-        connection.close()
+        if self._seen is None or self._seen.queues != start.queues:
+            self._seen = hot.Seen(start.queues)
 
 
 def _preview(db: Statements, start: Start) -> claim.Preview:

@@ -49,6 +49,14 @@ class Start(msgspec.Struct, frozen=True, array_like=True):
     longest_until_ms: int
     next_lease_ms: int
 
+    @property
+    def longest(self) -> LongestLease:
+        return LongestLease(self.longest_lease_ms, self.longest_until_ms, self.next_lease_ms)
+
+    def is_lease_news(self, lease_ms: int, now_ms: int) -> bool:
+        """Whether a sign of life of a worker with this lease changes more than its time."""
+        return self.longest.heard(lease_ms, now_ms) != self.longest
+
 
 class Transaction(PostgresStatements, SqlTransaction):
     """State of one write transaction on PostgreSQL."""
@@ -64,9 +72,7 @@ class Transaction(PostgresStatements, SqlTransaction):
         self.queues = start.queues
         self.last_seen_ms = start.last_seen_ms
         self.reap_after_ms = start.reap_after_ms
-        self.longest = LongestLease(
-            start.longest_lease_ms, start.longest_until_ms, start.next_lease_ms
-        )
+        self.longest = start.longest
         self._numbers: list[int] = []
         self._most_numbers = 1
 
@@ -163,18 +169,14 @@ class Transaction(PostgresStatements, SqlTransaction):
             ]
         )
         start = self._start
-        longest = tuple(self.longest)
         has_seen = self.last_seen_ms is not None and not (
             start.last_seen_ms is not None and 0 <= self.last_seen_ms - start.last_seen_ms < SEEN_MS
         )
-        is_new = (
-            longest != (start.longest_lease_ms, start.longest_until_ms, start.next_lease_ms)
-            or self.reap_after_ms != start.reap_after_ms
-        )
+        is_new = self.longest != start.longest or self.reap_after_ms != start.reap_after_ms
         if not has_seen and not is_new:
             return
         reap_after_ms = None if self.reap_after_ms == start.reap_after_ms else self.reap_after_ms
-        self.run("write_meta", self.last_seen_ms, reap_after_ms, *longest)
+        self.run("write_meta", self.last_seen_ms, reap_after_ms, *self.longest)
 
 
 #: Statements whose second parameter is a key.

@@ -51,8 +51,8 @@ def read_address(url: str) -> PostgresAddress:
     parts = urlsplit(url)
     if parts.fragment:
         raise EngineError(
-            "Expected a url such as postgresql://USER:PASSWORD@HOST:5432/DATABASE, found a # in it. "
-            "In a password write %23 for #, %2F for /, %40 for @, %3A for : and %3F for ?."
+            "Expected a url such as postgresql://USER:PASSWORD@HOST:5432/DATABASE, found a #. In a "
+            "password write %23 for #, %2F for /, %40 for @, %3A for : and %3F for ?."
         )
     given = parse_qsl(parts.query, keep_blank_values=True)
     own = {name: value for name, value in given if name in OPTIONS}

@@ -271,8 +271,23 @@ CREATE TABLE windlass.deaths (
 );
 CREATE INDEX deaths_by_group ON windlass.deaths (dead_group, at_ms, job);
 
--- Callers that wait for the end of a job. Lost in a crash of the server: callers also poll.
+-- Wake-ups: see wakeup.sql. Lost in a crash of the server, and written again: workers and callers also poll.
+-- Processes that wait for jobs. Each holds the advisory lock of its number, on the connection that listens.
+CREATE UNLOGGED TABLE windlass.waiters (
+    number bigint PRIMARY KEY,              -- of its channel
+    until_ms bigint NOT NULL,
+    digest bigint NOT NULL,                 -- of the plans
+    plans text NOT NULL                     -- of its idle sessions, as JSON
+) WITH (
+    fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0
+);
+-- Processes that wait for the end of jobs.
 CREATE UNLOGGED TABLE windlass.watches (
-    id text COLLATE "C" PRIMARY KEY,
-    until_ms bigint NOT NULL
+    id text COLLATE "C" NOT NULL,           -- of the job
+    watcher bigint NOT NULL,                -- the number of a channel
+    until_ms bigint NOT NULL,
+    PRIMARY KEY (id, watcher)
+) WITH (
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0
 );

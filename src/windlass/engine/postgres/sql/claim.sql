@@ -70,10 +70,10 @@ ON CONFLICT (session) DO UPDATE SET expires_ms = excluded.expires_ms, last_nonce
 
 -- name: take_jobs
 -- Lease ready jobs to a session under a token, and count the attempt. A job that another transaction changes at this
--- moment is left out.
+-- moment is left out. The state is compared in a way that offers no partial index to the planner.
 WITH chosen AS (
     SELECT row FROM windlass.jobs
-    WHERE row = ANY($4::bigint[]) AND state = 'ready' AND hold IS NULL
+    WHERE row = ANY($4::bigint[]) AND coalesce(state, '') = 'ready' AND hold IS NULL
     ORDER BY row FOR UPDATE SKIP LOCKED
 )
 UPDATE windlass.jobs

@@ -136,16 +136,3 @@ FROM windlass.ended WHERE id = ANY($1::text[])
 -- name: read_payload
 -- The envelope of one job.
 SELECT call FROM windlass.jobs WHERE row = $1
-
--- name: watch
--- Remember until an instant that a caller waits for these jobs.
-INSERT INTO windlass.watches (id, until_ms) SELECT unnest($1::text[]), $2::bigint
-ON CONFLICT (id) DO UPDATE SET until_ms = greatest(watches.until_ms, excluded.until_ms)
-
--- name: watched
--- Which of these jobs a caller waits for.
-SELECT id FROM windlass.watches WHERE id = ANY($1::text[])
-
--- name: forget_watches
--- Forget callers that do not wait any more, a bounded number.
-DELETE FROM windlass.watches WHERE id IN (SELECT id FROM windlass.watches WHERE until_ms <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED)

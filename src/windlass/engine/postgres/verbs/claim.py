@@ -186,7 +186,7 @@ def claim(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> 
     look = preview(tx)
     if nonce > last_nonce and (look.next_in_ms == 0 or look.has_ready(plan)):
         return _claim_new(tx, session, nonce, plan, limit, is_due=look.next_in_ms == 0)
-    held = _to_claims(tx, nonce, plan, tx.rows("list_claims", session, nonce))
+    held = _in_order(tx, nonce, plan, tx.rows("list_claims", session, nonce))
     return msgspec.structs.replace(look.idle_batch(plan), claims=held)
 
 
@@ -211,7 +211,7 @@ def _claim_new(
     taken, is_cut_short = _lease(tx, session, nonce, plan, limit)
     batch = preview(tx).idle_batch(plan)
     next_in_ms = 0 if is_cut_short else batch.next_in_ms
-    held = _to_claims(tx, nonce, plan, taken)
+    held = _in_order(tx, nonce, plan, taken)
     return msgspec.structs.replace(batch, claims=held, next_in_ms=next_in_ms)
 
 
@@ -268,13 +268,18 @@ def _take(
     return taken
 
 
-def _to_claims(tx: Transaction, nonce: str, plan: Plan, held: list[Row]) -> tuple[Claim, ...]:
-    """Make claims of rows of `take_jobs` or `list_claims`, by queue first if the plan names any."""
+def _in_order(tx: Transaction, nonce: str, plan: Plan, held: list[Row]) -> tuple[Claim, ...]:
+    """Make claims of rows, by queue first if the plan names any."""
     lines = Lines(tx, tx.queues, tx.now_ms, plan)
     held = sorted(held, key=lines.standing)
     if plan.queues:
         precedence = {queue: -number for number, queue in enumerate(reversed(plan.queues))}
         held.sort(key=lambda row: precedence.get(queue_of(row[4]), 1))
+    return to_claims(nonce, held)
+
+
+def to_claims(nonce: str, held: Iterable[Row]) -> tuple[Claim, ...]:
+    """Make claims of rows of `take_jobs`, `claim_line` or `list_claims`."""
     return tuple(
         Claim(
             id=job_id,
@@ -288,7 +293,6 @@ def _to_claims(tx: Transaction, nonce: str, plan: Plan, held: list[Row]) -> tupl
             suspect=bool(suspect),
             waited_ms=max(0, -ready_ms),
         )
-        for _, _, _, job_id, queue, task, *counters, created_ms, suspect, priority, call, ready_ms in (
-            held
-        )
+        for _, _, _, job_id, queue, task, *rest in held
+        for *counters, created_ms, suspect, priority, call, ready_ms in [rest]
     )

@@ -17,7 +17,7 @@ from windlass.engine.sql.verbs.finish import Key
 SLOT_MS: Final = 30 * 60 * 1000
 #: The number of these partitions. Records that are kept for longer have a partition of their own.
 SLOTS: Final = 6
-#: Records that expire later than this do not fit into the ring: its first partition is not empty yet.
+#: Records that expire later than this do not fit: the partition of that span is still in use.
 RING_MS: Final = SLOT_MS * (SLOTS - 1)
 
 
