@@ -21,7 +21,6 @@ from windlass.core.queues.settings import paused_tasks, task_key
 from windlass.engine.contract import (
     BITE,
     MAX_DEAD_TALLIES,
-    WATCH_MS,
     AuditEntry,
     Batch,
     Beat,
@@ -73,12 +72,13 @@ from windlass.engine.contract import (
 )
 from windlass.engine.postgres import migrate
 from windlass.engine.postgres.connections import Connections
+from windlass.engine.postgres.result_wakeup import PostgresResultWakeup
 from windlass.engine.postgres.statements import Connection, PostgresStatements
 from windlass.engine.postgres.transaction import Start, Transaction
 from windlass.engine.postgres.url import PostgresAddress
 from windlass.engine.postgres.verbs import check, claim, hot, put, repair, upkeep
 from windlass.engine.postgres.verbs.finish import succeed_batch
-from windlass.engine.postgres.wakeup import PostgresResultWakeup, PostgresWakeup
+from windlass.engine.postgres.wakeup import PostgresWakeup
 from windlass.engine.sql.statements import Row, Statements
 from windlass.engine.sql.transaction import read_settings
 from windlass.engine.sql.verbs import (
@@ -400,8 +400,7 @@ class PostgresEngine:
         return self._read(lambda db, start: read.ends(db, ids, start.now_ms))
 
     def watch(self, ids: Sequence[str], on_end: Callable[[str], None]) -> list[JobEnd | None]:
-        self._result_wakeup.listen(on_end)  # before the read, so that no end is lost between
-        self._write(lambda tx: tx.run("watch", sorted(set(ids)), tx.now_ms + WATCH_MS))
+        self._result_wakeup.watch(ids, on_end)  # before the read, so that no end is lost between
         return self.ends(ids)
 
     def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:

@@ -1,8 +1,12 @@
 -- Wake-ups. These tables and their instants are only hints, and follow the clock of the server.
 
--- name: listen_alone
--- Hold the lock of a number for as long as this connection lives: whoever gets it knows that the process is gone.
+-- name: hold_number
+-- Hold the lock of a number for as long as this connection lives. Who can get it knows that the process is gone.
 SELECT pg_try_advisory_lock($1::bigint)
+
+-- name: pulse
+-- Ask for a reply, to learn whether the server is there.
+SELECT 1
 
 -- name: show_waiter
 -- Show that a process waits for jobs, with its plans, for some time.
