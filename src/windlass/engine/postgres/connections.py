@@ -82,10 +82,18 @@ def _until(gen: Generator[Any, Any, T], connection: DeadlineConnection) -> Gener
         while True:
             ready = yield state
             if time.monotonic() >= connection.deadline:
+                _abandon(gen, connection)
                 raise TimeoutError("no answer in time")
             state = gen.send(ready)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]  # the value of the driver's own generator
+
+
+def _abandon(gen: Generator[Any, Any, T], connection: DeadlineConnection) -> None:
+    """End the driver's work on a connection, which cannot be used any more."""
+    connection.pgconn.finish()
+    with suppress(psycopg.Error, RuntimeError):
+        gen.close()
 
 
 class Connections:

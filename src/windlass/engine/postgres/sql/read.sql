@@ -104,9 +104,11 @@ SELECT name, sum(number)::bigint FROM (
 SELECT at_ms, event, attempt, session, started_ms, error FROM windlass.failures WHERE job = $1 ORDER BY number DESC LIMIT 1
 
 -- name: oldest_ready
--- When the job that is next in line in a queue took its place.
-SELECT coalesce(ready_ms, created_ms) FROM windlass.jobs
-WHERE state = 'ready' AND hold IS NULL AND queue = $1 AND suspect = 0 ORDER BY rank, place LIMIT 1
+-- When the jobs that are next in these lines took their place.
+SELECT given.line, found.ready_ms FROM unnest($1::text[]) AS given (line) CROSS JOIN LATERAL (
+    SELECT coalesce(ready_ms, created_ms) AS ready_ms FROM windlass.jobs
+    WHERE state = 'ready' AND hold IS NULL AND queue = given.line AND suspect = 0 ORDER BY rank, place LIMIT 1
+) AS found
 
 -- name: read_ends
 -- The states of jobs, with their results while these are stored.

@@ -130,6 +130,8 @@ def _read_queues(tx: SqlTransaction) -> Mapping[str, list[int]]:
     if len(counters) == _MOST_COUNTERS:  # the last queue may have more of them
         last = queue_of(counters[-1][0])
         counters = [row for row in counters if queue_of(row[0]) != last]
+    ready = [line for line, state, _ in counters if state == State.READY]
+    oldest = dict(tx.rows("oldest_ready", tx.array(ready)) if ready else ())
     for line, state, number in counters:
         queue = queue_of(line)
         if queue not in found and len(found) == MAX_PAIRS:
@@ -138,7 +140,7 @@ def _read_queues(tx: SqlTransaction) -> Mapping[str, list[int]]:
         if state in _COLUMNS:
             numbers[_COLUMNS[state]] += number
         if state == State.READY:
-            ready_ms = tx.first("oldest_ready", line)
+            ready_ms = oldest.get(line)
             numbers[4] = max(numbers[4], 0 if ready_ms is None else tx.now_ms - ready_ms)
     return found
 

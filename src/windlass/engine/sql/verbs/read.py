@@ -246,16 +246,15 @@ def stats(db: Statements, now_ms: int) -> Stats:
         totals["enqueued"] = totals.get("enqueued", 0) + sum(pairs.values())
     return Stats(
         queues=queues,
-        oldest_ready_ms=dict(_oldest(db, queues, now_ms)),
+        oldest_ready_ms=dict(_oldest(db, [*queues], now_ms)),
         totals=totals,
         enqueued=pairs,
     )
 
 
-def _oldest(db: Statements, queues: Iterable[str], now_ms: int) -> Iterable[tuple[str, int]]:
-    for queue in queues:
-        for (ready_ms,) in db.rows("oldest_ready", queue):
-            yield queue, max(0, now_ms - ready_ms)
+def _oldest(db: Statements, queues: Sequence[str], now_ms: int) -> Iterable[tuple[str, int]]:
+    for queue, ready_ms in db.rows("oldest_ready", db.array(queues)) if queues else ():
+        yield queue, max(0, now_ms - ready_ms)
 
 
 def sessions(db: Statements, now_ms: int) -> list[SessionRecord]:

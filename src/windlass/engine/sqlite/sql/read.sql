@@ -99,9 +99,14 @@ SELECT name, number FROM totals
 SELECT at_ms, event, attempt, session, started_ms, error FROM failures WHERE job = ? ORDER BY number DESC LIMIT 1
 
 -- name: oldest_ready
--- When the job that is next in line in a queue took its place.
-SELECT coalesce(ready_ms, created_ms) FROM jobs
-WHERE state = 'ready' AND hold IS NULL AND queue = ? AND suspect = 0 ORDER BY rank, place LIMIT 1
+-- When the jobs that are next in these lines, which are given as an array, took their place.
+SELECT * FROM (
+    SELECT given.value, (
+        SELECT coalesce(ready_ms, created_ms) FROM jobs
+        WHERE state = 'ready' AND hold IS NULL AND queue = given.value AND suspect = 0 ORDER BY rank, place LIMIT 1
+    ) AS ready_ms
+    FROM json_each(?) AS given
+) WHERE ready_ms IS NOT NULL
 
 -- name: read_ends
 -- The states of jobs, with their results while these are stored.
