@@ -5,13 +5,9 @@
 INSERT INTO windlass.enqueued (queue, task, number, grown_ms) VALUES ($1, $2, $3, $4)
 ON CONFLICT (queue, task) DO UPDATE SET number = enqueued.number + $3
 
--- name: has_pair
--- Whether jobs of a queue and task are counted already.
-SELECT 1 FROM windlass.enqueued WHERE queue = $1 AND task = $2
-
--- name: count_pairs
--- How many pairs of queue and task are counted, without the pair of all others.
-SELECT count(*) FROM windlass.enqueued WHERE NOT (queue = $1 AND task = $1)
+-- name: list_pairs
+-- The queues and tasks whose jobs are counted.
+SELECT queue, task FROM windlass.enqueued
 
 -- name: list_enqueued
 -- How many jobs were enqueued, by queue and task: first those that have a counter.
@@ -37,9 +33,10 @@ SELECT queue, task, number FROM windlass.enqueued WHERE grown_ms <= $1
 -- Forget the counter of a queue and task.
 DELETE FROM windlass.enqueued WHERE queue = $1 AND task = $2
 
--- name: find_measure
--- The counts of one queue and task in a minute or hour.
-SELECT counts FROM windlass.measures WHERE span = $1 AND at_ms = $2 AND queue = $3 AND task = $4
+-- name: find_measures
+-- The counts of queues and tasks in a minute or hour: arrays of queues and of their tasks.
+SELECT queue, task, counts FROM windlass.measures
+WHERE span = $1 AND at_ms = $2 AND (queue, task) IN (SELECT * FROM unnest($3::text[], $4::text[]))
 
 -- name: count_measures
 -- How many queues and tasks a minute or hour has, without the pair of all others.

@@ -13,6 +13,7 @@ from windlass.core.history import OTHER
 from windlass.engine.contract import BITE, MAX_PAIRS
 from windlass.engine.postgres.transaction import Transaction
 
+_OTHERS: Final = (OTHER, OTHER)
 #: Add up at most this many deltas in one call.
 _FOLDED: Final = 20_000
 
@@ -28,16 +29,15 @@ def purge_ended(tx: Transaction) -> int:
 def fold(tx: Transaction) -> bool:
     """Add up deltas; return whether there may be more."""
     tx.lock("history")
-    folded = 0
-    for kind, queue, task, deltas, number in tx.rows("fold_deltas", _FOLDED):
-        folded += deltas
-        if kind == "enqueued":
-            _count_enqueued(tx, queue, task, number)
-    return folded == _FOLDED
-
-
-def _count_enqueued(tx: Transaction, queue: str, task: str, number: int) -> None:
-    """Count new jobs of a queue and task; those beyond the limit of pairs count together."""
-    if not tx.rows("has_pair", queue, task) and tx.first("count_pairs", OTHER) >= MAX_PAIRS:
-        queue = task = OTHER
-    tx.run("begin_enqueued", queue, task, number, tx.now_ms)
+    found = tx.rows("fold_deltas", _FOLDED)
+    enqueued = [
+        (queue, task, number) for kind, queue, task, _, number in found if kind == "enqueued"
+    ]
+    known = set(tx.rows("list_pairs")) if enqueued else set()
+    for queue, task, number in enqueued:
+        pair = queue, task
+        if pair not in known and len(known - {_OTHERS}) >= MAX_PAIRS:
+            pair = _OTHERS  # those beyond the limit of pairs count together
+        known.add(pair)
+        tx.run("begin_enqueued", *pair, number, tx.now_ms)
+    return bool(sum(deltas for _, _, _, deltas, _ in found) == _FOLDED)

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -41,7 +41,11 @@ from windlass.engine.contract import (
 from windlass.engine.sql.statements import Row, Statements
 from windlass.engine.sql.transaction import SqlTransaction
 
+#: A queue and a task.
+Pair = tuple[str, str]
+
 _MINUTE, _HOUR = 0, 1
+_OTHERS: Final = (OTHER, OTHER)
 _decode_counts: Final = msgspec.json.Decoder(tuple[int, ...]).decode
 #: One sample reads at most this many counters: `MAX_PAIRS` queues with a job in every state.
 _MOST_COUNTERS: Final = MAX_PAIRS * len(State)
@@ -62,22 +66,38 @@ def record(tx: SqlTransaction, reporter: str, number: int, measures: Sequence[Me
         return  # an earlier call added this report
     tx.run("note_report", reporter, number, tx.now_ms + REPORTER_MS)
     at_ms = tx.now_ms - tx.now_ms % MINUTE_MS
-    for measure in measures:
-        _add(tx, _MINUTE, at_ms, measure.queue, measure.task, measure.counts)
+    _add(tx, _MINUTE, at_ms, [(one.queue, one.task, one.counts) for one in measures])
 
 
 def _add(
-    tx: SqlTransaction, span: int, at_ms: int, queue: str, task: str, counts: Sequence[int]
+    tx: SqlTransaction, span: int, at_ms: int, added: Iterable[tuple[str, str, Sequence[int]]]
 ) -> None:
     """Add counts to a minute or hour. Counts beyond the limit of pairs go to that of all others."""
-    stored: str | None = tx.first("find_measure", span, at_ms, queue, task)
-    is_new = stored is None and (queue, task) != (OTHER, OTHER)
-    if is_new and tx.first("count_measures", span, at_ms, OTHER) >= MAX_PAIRS:
-        _add(tx, span, at_ms, OTHER, OTHER, counts)
-        return
-    total = counts if stored is None else add_counts((_decode_counts(stored), counts))
-    packed = msgspec.json.encode(tuple(total)).decode()
-    tx.run("save_measure", span, at_ms, queue, task, packed)
+    sums: dict[Pair, Sequence[int]] = {}
+    for queue, task, counts in added:
+        _add_to(sums, (queue, task), counts)
+    names = [*zip(*sums, _OTHERS, strict=True)]
+    stored: dict[Pair, Sequence[int]] = {
+        (queue, task): _decode_counts(counts)
+        for queue, task, counts in tx.rows("find_measures", span, at_ms, *map(tx.array, names))
+    }
+    totals: dict[Pair, Sequence[int]] = {}
+    number = int(tx.first("count_measures", span, at_ms, OTHER) or 0) if sums else 0
+    for pair, counts in sums.items():
+        if pair not in stored and pair != _OTHERS:
+            if number >= MAX_PAIRS:
+                pair = _OTHERS
+            else:
+                number += 1
+        _add_to(totals, pair, counts)
+    for (queue, task), counts in totals.items():
+        _add_to(stored, (queue, task), counts)
+        packed = msgspec.json.encode(tuple(stored[queue, task])).decode()
+        tx.run("save_measure", span, at_ms, queue, task, packed)
+
+
+def _add_to(sums: dict[Pair, Sequence[int]], pair: Pair, counts: Sequence[int]) -> None:
+    sums[pair] = add_counts((sums[pair], counts)) if pair in sums else counts
 
 
 # ---------------------------------------------------------------------------------- maintenance
@@ -103,11 +123,15 @@ def keep_history(tx: SqlTransaction) -> bool:
 
 def _add_growth(tx: SqlTransaction, at_ms: int) -> None:
     """Add the jobs that were enqueued since the last minute to this one."""
-    for queue, task, number in tx.rows("list_growth"):
-        counts = [0] * WIDTH
-        counts[ENQUEUED] = number
-        _add(tx, _MINUTE, at_ms, queue, task, counts)
+    _add(tx, _MINUTE, at_ms, map(_to_growth, tx.rows("list_growth")))
     tx.run("note_growth", tx.now_ms)
+
+
+def _to_growth(row: Row) -> tuple[str, str, Sequence[int]]:
+    queue, task, number = row
+    counts = [0] * WIDTH
+    counts[ENQUEUED] = number
+    return queue, task, counts
 
 
 def _forget_unused_pairs(tx: SqlTransaction) -> None:
@@ -131,7 +155,7 @@ def _read_queues(tx: SqlTransaction) -> Mapping[str, list[int]]:
         last = queue_of(counters[-1][0])
         counters = [row for row in counters if queue_of(row[0]) != last]
     ready = [line for line, state, _ in counters if state == State.READY]
-    oldest = dict(tx.rows("oldest_ready", tx.array(ready)) if ready else ())
+    oldest: dict[str, int] = dict(tx.rows("oldest_ready", tx.array(ready)) if ready else ())
     for line, state, number in counters:
         queue = queue_of(line)
         if queue not in found and len(found) == MAX_PAIRS:
@@ -148,9 +172,13 @@ def _read_queues(tx: SqlTransaction) -> Mapping[str, list[int]]:
 def _roll_up_measures(tx: SqlTransaction) -> int:
     """Add some old minutes to their hour; return their number."""
     old = tx.rows("list_old_measures", _MINUTE, tx.now_ms - KEEP_MINUTES_MS, BITE)
+    hours: dict[int, list[tuple[str, str, Sequence[int]]]] = {}
     for at_ms, queue, task, counts in old:
-        _add(tx, _HOUR, at_ms - at_ms % HOUR_MS, queue, task, _decode_counts(counts))
+        hour = hours.setdefault(at_ms - at_ms % HOUR_MS, [])
+        hour.append((queue, task, _decode_counts(counts)))
         tx.run("delete_measure", _MINUTE, at_ms, queue, task)
+    for hour_ms, added in hours.items():
+        _add(tx, _HOUR, hour_ms, added)
     return len(old)
 
 
