@@ -60,6 +60,13 @@ _TRANSIENT: Final = {
     "57P03": "The server is starting up.",
     "57P05": "The server ended an idle connection.",
 }
+#: Errors of a schema that was not made yet, or was removed, or has another format.
+UNPREPARED: Final = (
+    errors.UndefinedTable,
+    errors.InvalidSchemaName,
+    errors.UndefinedColumn,
+    errors.DivisionByZero,  # of the statement `begin`
+)
 #: Classes of SQLSTATE that pass: connection exceptions.
 _TRANSIENT_CLASSES: Final = ("08",)
 
@@ -226,8 +233,8 @@ class Connections:
         if isinstance(error, TimeoutError) or not isinstance(error, psycopg.Error):
             return
         code = error.sqlstate
-        if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
-            raise error  # the tables must be made first
+        if isinstance(error, UNPREPARED):
+            raise error  # the tables must be made first, or have another format
         if code is None:
             if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
                 self._raise_if_refused(error)

@@ -10,11 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 import psycopg
-from psycopg import errors
 
 from windlass.core.ids import new_id, new_ids
 from windlass.core.queues.settings import paused_tasks, task_key
@@ -71,7 +70,7 @@ from windlass.engine.contract import (
     check_report,
 )
 from windlass.engine.postgres import migrate
-from windlass.engine.postgres.connections import Connections
+from windlass.engine.postgres.connections import UNPREPARED, Connections
 from windlass.engine.postgres.result_wakeup import PostgresResultWakeup
 from windlass.engine.postgres.statements import Connection, PostgresStatements
 from windlass.engine.postgres.transaction import Start, Transaction
@@ -96,11 +95,9 @@ from windlass.engine.sql.verbs import (
 )
 from windlass.engine.sql.verbs.sessions import set_command
 from windlass.engine.sql.wakeup import Found
+from windlass.errors import EngineError
 
 T = TypeVar("T")
-
-#: Errors of a schema that was not made yet, or was removed.
-_MISSING: Final = (errors.UndefinedTable, errors.InvalidSchemaName)
 
 
 class PostgresEngine:
@@ -450,11 +447,17 @@ class PostgresEngine:
     # ---------------------------------------------------------------------- format and shutdown
 
     def migrate_jobs(self, cursor: str | None = None) -> Migrated:
-        """Move nothing: `migrate` brings the whole schema forward."""
-        return Migrated()
+        """Bring the whole schema forward. No job is moved."""
+        return Migrated(steps=migrate.upgrade(self._connections, self._schema))
 
     def migrate(self) -> int:
-        return self._connections.run(lambda db: migrate.migrate(db, self._schema))
+        return self._connections.run(lambda db: migrate.prepare(db, self._schema))
+
+    def migration_sql(self, after: int | None = None) -> str:
+        """Return the SQL of `migrate_jobs`; after a given format without asking the server."""
+        if after is None:
+            after = self._connections.run(lambda db: migrate.stored_format(db, self._schema))
+        return migrate.migration_sql(self._schema, after)
 
     def shutdown(self) -> None:
         self._wakeup.close()
@@ -500,12 +503,10 @@ class PostgresEngine:
             with self._rolled_back(connection):
                 with connection.pipeline() as pipeline:
                     db = self._begin(connection, pipeline, "BEGIN")
-                    begun = db.start("begin", str(self.clock_offset_ms))
+                    begun = db.start("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
                     started = statements(db)
                     connection.execute("COMMIT")
-                start = Start(*begun.fetchall()[0])
-                self._check(start)
-                return start, started
+                return self._check(begun.fetchall()), started
 
         return self._run(attempt)
 
@@ -513,9 +514,16 @@ class PostgresEngine:
         """Run a transaction, and make the tables first if they are missing."""
         try:
             return self._connections.run(attempt)
-        except _MISSING:
+        except UNPREPARED:
             self.migrate()
+        try:
             return self._connections.run(attempt)
+        except UNPREPARED as error:
+            raise EngineError(
+                f"Tables of the schema {self._schema} have been changed or removed ({error}). "
+                "Restore it from a backup, or drop it to begin with an empty one.",
+                location=self.location,
+            ) from error
 
     def _within(
         self,
@@ -526,9 +534,8 @@ class PostgresEngine:
         """Run a transaction on a connection. It is rolled back if `work` raises."""
         with self._rolled_back(connection), connection.pipeline() as pipeline:
             db = self._begin(connection, pipeline, begin)
-            start = Start(*db.rows("begin", str(self.clock_offset_ms))[0])
-            self._check(start)
-            value = work(db, start)
+            begun = db.rows("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
+            value = work(db, self._check(begun))
             connection.execute("COMMIT")
         return value
 
@@ -554,16 +561,18 @@ class PostgresEngine:
                     connection.close()
             raise
 
-    def _check(self, start: Start) -> None:
-        """Refuse a format of another version, and note that the tables are others than before: the
-        stored jobs are lost."""
-        if start.format != migrate.NEWEST_FORMAT:
-            migrate.refuse_format(start.format, self._schema)
+    def _check(self, begun: Sequence[Row]) -> Start:
+        """Read the row of `begin`. Note that the tables are others than before: the stored jobs are
+        lost."""
+        if not begun:
+            raise migrate.of_empty_meta(self._schema)
+        start = Start(*begun[0])
         if self._identity and self._identity != start.identity:
             self._has_unreported_loss = True
         self._identity = start.identity
         if self._seen is None or self._seen.queues != start.queues:
             self._seen = hot.Seen(start.queues)
+        return start
 
 
 def _preview(db: Statements, start: Start) -> claim.Preview:

@@ -12,9 +12,11 @@ SELECT $1, coalesce(max(number), 0) + 1, $2, $3, $4, $5, $6, (SELECT started_ms 
 FROM windlass.failures WHERE job = $1
 
 -- name: begin
--- The clock of the server, and the single row of bookkeeping. `=` and an instant stops the clock, for tests.
+-- The clock of the server, and the single row of bookkeeping. `=` and an instant stops the clock, for tests. Fails with
+-- a division by zero if the schema has another format, so that what was sent with it has no effect.
 SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
-            ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END, format, identity, queues, last_seen_ms,
+            ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END,
+       format / (format = $2::integer)::integer, identity, queues, last_seen_ms,
        reap_after_ms, longest_lease_ms, longest_until_ms, next_lease_ms
 FROM windlass.meta WHERE one = 1
 
