@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Stamps: their age says when each set of packages was last brought in line with pyproject.toml.
 MADE := $(VENV)/.made
 TESTING := $(VENV)/.testing-installed
-DRIVER := $(VENV)/.driver-installed
+DRIVERS := $(VENV)/.redis-driver-installed $(VENV)/.postgres-driver-installed
 SERVER := $(VENV)/.server-installed
 GENERATOR := $(VENV)/.generator-installed
 
@@ -31,9 +31,10 @@ help:
 
 install: $(TESTING) ## Set up the private environment for all other targets
 
-# With WINDLASS_URL=redis://... it runs on that server, and needs the driver. With SERVE=1 it runs a
-# shop under load with its dashboard, until Ctrl-C.
-demo: $(SERVER) $(if $(filter redis% unix%,$(WINDLASS_URL)),$(DRIVER)) ## Watch jobs run, fail, retry and survive a kill -9 (SERVE=1: in the dashboard)
+# With WINDLASS_URL=redis://... or postgresql://... it runs on that server, and needs the driver. With
+# SERVE=1 it runs a shop under load with its dashboard, until Ctrl-C.
+DRIVER := $(if $(filter redis% unix%,$(WINDLASS_URL)),redis)$(if $(filter postgres%,$(WINDLASS_URL)),postgres)
+demo: $(SERVER) $(DRIVER:%=$(VENV)/.%-driver-installed) ## Watch jobs run, fail, retry and survive a kill -9 (SERVE=1: in the dashboard)
 	@$(BIN)/windlass demo $(if $(SERVE),--serve)
 
 ##@ Check
@@ -61,29 +62,48 @@ SELECTED := -m "not slow"
 pytest: $(TESTING) programs prometheus typescript axe ## Run the tests alone
 	$(BIN)/python -m pytest $(SELECTED) --numprocesses 3 --dist worksteal
 
-# Programs that the tests use, and their packages on Debian: a server of its own for each run, and the
+# Programs that the tests use, and their packages on Debian: servers of their own for each run, and the
 # clients of the HTTP API in guides and examples. Without one, the tests that need it are left out, and
 # fail in continuous integration.
-# A package that cannot be installed does not stop the others.
-PROGRAMS := redis-server:redis-server curl:curl jq:jq node:nodejs chromium:chromium
+# Installing starts and enables no service, and makes no database cluster. A package that cannot be
+# installed does not stop the others.
+PROGRAMS := redis-server:redis-server initdb:postgresql pgbouncer:pgbouncer nginx:nginx \
+  curl:curl jq:jq node:nodejs chromium:chromium
+POLICY := /usr/sbin/policy-rc.d
+CLUSTERS := /etc/postgresql-common/createcluster.conf
 programs:
-	@absent() { \
+	@absent() ( \
+	  PATH="$$PATH:/usr/sbin:$$(echo /usr/lib/postgresql/*/bin | tr ' ' :)"; \
 	  for pair in $(PROGRAMS); do \
 	    command -v $${pair%%:*} >/dev/null || printf ' %s' $${pair##*:}; \
-	  done; \
-	}; \
+	  done \
+	); \
 	missing="$$(absent)"; \
 	[ -n "$$missing" ] || exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "Installing$$missing for the tests"; \
-	  apt-get install --yes $$missing >/dev/null 2>&1 && exit 0; \
-	  apt-get update >/dev/null 2>&1; \
-	  for package in $$missing; do apt-get install --yes $$package >/dev/null 2>&1; done; \
+	  export DEBIAN_FRONTEND=noninteractive; \
+	  if [ ! -e $(POLICY) ]; then \
+	    trap 'rm -f $(POLICY)' EXIT; trap 'exit 1' HUP INT TERM; \
+	    printf '#!/bin/sh\nexit 101\n' >$(POLICY) && chmod 755 $(POLICY); \
+	  fi; \
+	  case "$$missing" in *postgresql*) \
+	    grep -qs '^ *create_main_cluster' $(CLUSTERS) || { \
+	      mkdir -p $(dir $(CLUSTERS)) && echo 'create_main_cluster = false' >>$(CLUSTERS); \
+	    };; \
+	  esac; \
+	  apt-get install --yes $$missing >/dev/null 2>&1 || { \
+	    apt-get update >/dev/null 2>&1; \
+	    for package in $$missing; do apt-get install --yes $$package >/dev/null 2>&1; done; \
+	  }; \
+	  for package in $$missing; do \
+	    ! command -v systemctl >/dev/null || systemctl --quiet disable $$package 2>/dev/null; \
+	  done; \
 	  missing="$$(absent)"; \
 	  [ -n "$$missing" ] || exit 0; \
 	fi; \
 	echo "These programs are missing, and tests that need them are left out:$$missing" >&2; \
-	echo "To run them, install the programs (on Debian and Ubuntu: apt install$$missing)." >&2
+	echo "To run them, install the programs (on Debian and Ubuntu: make programs as root)." >&2
 
 # A real Prometheus reads the metrics in a test. It is unpacked and not installed, because its package
 # would start a service.
@@ -188,9 +208,9 @@ $(MADE): pyproject.toml
 	echo "or name one: make PYTHON=/path/to/python3" >&2; \
 	exit 1
 
-$(DRIVER): $(MADE)
-	@echo "Installing the driver for Redis into $(VENV)"
-	@$(PIP) install --editable '.[redis]'
+$(DRIVERS): $(VENV)/.%-driver-installed: $(MADE)
+	@echo "Installing the driver for $* into $(VENV)"
+	@$(PIP) install --editable '.[$*]'
 	@touch $@
 
 $(SERVER): $(MADE)
@@ -203,8 +223,8 @@ $(GENERATOR): $(MADE)
 	@$(PIP) install --editable '.[docs]'
 	@touch $@
 
-# Driver and server are among it.
+# Drivers and server are among it.
 $(TESTING): $(MADE)
 	@echo "Installing what the tests need into $(VENV)"
 	@$(PIP) install --editable '.[test]'
-	@touch $(DRIVER) $(SERVER) $@
+	@touch $(DRIVERS) $(SERVER) $@

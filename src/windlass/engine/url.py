@@ -4,6 +4,7 @@ To read a URL takes neither a driver nor another slow import.
 1. `check_url` refuses a URL that names no engine; `open_engine` opens the engine.
 2. `default_url` is the place of the jobs when no URL is set. `absolute_url` makes a URL independent
    of the current folder, because an app may change its folder and its supervisor does not.
+3. `migration_sql` is for those who migrate tables by other tools.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from windlass.errors import EngineError, SettingError
 
 if TYPE_CHECKING:
     from windlass.engine.contract import Engine, EngineOptions
+    from windlass.engine.postgres.engine import PostgresEngine
 
 SQLITE: Final = "sqlite"
 REDIS: Final = frozenset({"redis", "rediss", "unix"})
-#: Engines that this version does not have yet.
-PLANNED: Final = frozenset({"postgres", "postgresql"})
+POSTGRES: Final = frozenset({"postgres", "postgresql"})
 IN_MEMORY: Final = "sqlite:///:memory:"
 
 #: Set by `windlass.testing`: why only engines in memory may be opened in this process.
@@ -50,8 +51,12 @@ def _check(url: str) -> None:
         from windlass.engine.redis.url import read_address as read_redis
 
         read_redis(url)
+    elif scheme in POSTGRES:
+        from windlass.engine.postgres.url import read_address as read_postgres
+
+        read_postgres(url)
     else:
-        raise _refusal(scheme, url)
+        raise _refusal(url)
 
 
 def open_engine(url: str, options: EngineOptions) -> Engine:
@@ -63,7 +68,30 @@ def open_engine(url: str, options: EngineOptions) -> Engine:
         return _open_sqlite(url, options)
     if scheme in REDIS:
         return _open_redis(url, options)
-    raise _refusal(scheme, url)
+    if scheme in POSTGRES:
+        return _open_postgres(url, options)
+    raise _refusal(url)
+
+
+def migration_sql(url: str, after: int | None) -> str:
+    """Return the SQL that brings the tables at a URL forward, from their format or a given one; ""
+    if nothing is missing. Without a given format the server is asked."""
+    if not is_postgres(url):
+        raise EngineError(
+            f"Expected a url that begins with postgresql://, found {_safe(url)!r}. Only PostgreSQL "
+            "has tables that other tools can migrate: leave out --sql."
+        )
+    from windlass.engine.contract import EngineOptions
+
+    engine = _open_postgres(url, EngineOptions())
+    try:
+        return engine.migration_sql(after)
+    finally:
+        engine.shutdown()
+
+
+def is_postgres(url: str) -> bool:
+    return _scheme_of(url) in POSTGRES
 
 
 def default_url() -> str:
@@ -86,16 +114,11 @@ def _scheme_of(url: str) -> str:
     return url.partition(":")[0].lower()
 
 
-def _refusal(scheme: str, url: str) -> EngineError:
-    if scheme in PLANNED:
-        return EngineError(
-            f"This version keeps jobs in SQLite or Redis; {scheme} urls such as {_safe(url)!r} are "
-            "planned. Write for example sqlite:///jobs.db (a file in the current folder)."
-        )
+def _refusal(url: str) -> EngineError:
     return EngineError(
-        f"Expected a url that begins with sqlite:///, redis://, rediss:// or unix://, found "
-        f"{_safe(url)!r}. Write for example sqlite:///jobs.db (a file in the current folder) or "
-        "redis://localhost:6379/0."
+        "Expected a url that begins with sqlite:///, redis://, rediss://, unix:// or "
+        f"postgresql://, found {_safe(url)!r}. Write for example sqlite:///jobs.db (a file in the "
+        "current folder), redis://localhost:6379/0 or postgresql://localhost/shop."
     )
 
 
@@ -125,6 +148,21 @@ def _open_redis(url: str, options: EngineOptions) -> Engine:
     from windlass.engine.redis.url import read_address
 
     return RedisEngine(read_address(url), options)
+
+
+def _open_postgres(url: str, options: EngineOptions) -> PostgresEngine:
+    try:
+        from windlass.engine.postgres.engine import PostgresEngine
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("psycopg", "psycopg_binary", "psycopg_c"):
+            raise
+        raise EngineError(
+            f"The url {_safe(url)!r} needs the PostgreSQL driver, which is not installed here "
+            f"({error}). Install it with: {install_command('postgres')}"
+        ) from error
+    from windlass.engine.postgres.url import read_address
+
+    return PostgresEngine(read_address(url), options)
 
 
 def _open_sqlite(url: str, options: EngineOptions) -> Engine:

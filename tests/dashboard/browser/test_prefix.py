@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import httpx
 import pytest
@@ -39,13 +40,14 @@ http {{
   }}
 }}
 """
+ABSENT: Final = "There is no nginx here. `make programs` as root installs it on Debian and Ubuntu."
 
 
 def find_nginx() -> str:
-    """The proxy. Its package starts a service, so `make` does not install it."""
     found = shutil.which("nginx", path=f"{os.environ['PATH']}{os.pathsep}/usr/sbin")
-    if found is None:
-        pytest.skip("there is no nginx here: install it to run this test")
+    if found is None and not os.environ.get("CI"):
+        pytest.skip(ABSENT)
+    assert found is not None, ABSENT
     return found
 
 

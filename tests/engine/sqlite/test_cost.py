@@ -12,9 +12,10 @@ import apsw
 import pytest
 
 from windlass.engine.contract import EngineOptions, NewJob, Plan, Succeeded
+from windlass.engine.sql.statements import Row
 from windlass.engine.sqlite import line_index
 from windlass.engine.sqlite.engine import SQLiteEngine
-from windlass.engine.sqlite.statements import Row, rows
+from windlass.engine.sqlite.statements import rows
 
 FEW, MANY = 50, 250
 

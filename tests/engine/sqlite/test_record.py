@@ -20,8 +20,9 @@ from windlass.engine.contract import (
     UniqueKey,
     Verdict,
 )
+from windlass.engine.sql.transaction import end_mark
 from windlass.engine.sqlite.engine import SQLiteEngine
-from windlass.engine.sqlite.transaction import SMALL_CALL, end_mark
+from windlass.engine.sqlite.transaction import SMALL_CALL
 from windlass.testing.contract.world import claim_jobs
 
 SMALL, LARGE = b"s" * SMALL_CALL, b"l" * (SMALL_CALL + 1)

@@ -260,7 +260,7 @@ def test_a_token_beyond_the_limit_is_a_conflict(
     client: Client, caller: Caller, app: Windlass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin = caller("admin")
-    monkeypatch.setattr("windlass.engine.sqlite.verbs.documents.MAX_DOCUMENTS", 1)
+    monkeypatch.setattr("windlass.engine.sql.verbs.documents.MAX_DOCUMENTS", 1)
     answer = admin.post("/v1/tokens", ADMIN)
     assert answer.status_code == 409, answer.text
     assert answer.json()["type"].endswith(":conflict")

@@ -28,7 +28,7 @@ REPORTER_MS: Final = 60 * 60 * 1000
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of one task in one queue, as `core.history` lays them out."""
+    """Counts of one task in one queue, as `core.history` lays them out. Names have no NUL."""
 
     queue: str  # without labels
     task: str

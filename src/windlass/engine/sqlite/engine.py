@@ -66,31 +66,31 @@ from windlass.engine.contract import (
     check_document_changes,
     check_report,
 )
-from windlass.engine.sqlite.database import Database
-from windlass.engine.sqlite.files import FileLocation
-from windlass.engine.sqlite.result_wakeup import SQLiteResultWakeup
-from windlass.engine.sqlite.statements import migrations
-from windlass.engine.sqlite.transaction import Transaction, read_settings
-from windlass.engine.sqlite.verbs import (
+from windlass.engine.sql.transaction import read_settings
+from windlass.engine.sql.verbs import (
     admin,
     change,
-    check,
-    claim,
     dead_groups,
     documents,
     finish,
     history,
-    put,
     queues,
     read,
-    repair,
     schedules,
     sessions,
     unique,
 )
+from windlass.engine.sql.verbs.sessions import set_command
+from windlass.engine.sql.wakeup import Found
+from windlass.engine.sqlite.database import Database
+from windlass.engine.sqlite.files import FileLocation
+from windlass.engine.sqlite.result_wakeup import SQLiteResultWakeup
+from windlass.engine.sqlite.statements import SQLiteStatements, migrations
+from windlass.engine.sqlite.transaction import Transaction
+from windlass.engine.sqlite.verbs import check, claim, put, repair
 from windlass.engine.sqlite.verbs.claim import ClaimPreview
-from windlass.engine.sqlite.verbs.sessions import set_command
-from windlass.engine.sqlite.wakeup import Found, SQLiteWakeup
+from windlass.engine.sqlite.verbs.finish import succeed_batch
+from windlass.engine.sqlite.wakeup import SQLiteWakeup
 from windlass.errors import EngineError, FormatTooNew
 
 T = TypeVar("T")
@@ -142,7 +142,7 @@ class SQLiteEngine:
         return self._write(lambda tx: put.put_all(tx, jobs))
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
-        return self._write(lambda tx: finish.finish(tx, outcomes))
+        return self._write(lambda tx: finish.finish(tx, outcomes, succeed_batch))
 
     def turn(
         self,
@@ -156,12 +156,12 @@ class SQLiteEngine:
     ) -> Turn:
         """Finish claims and claim jobs. `is_last` has no effect: this engine has no hand-off."""
         if not outcomes and self._database.place is not None:
-            idle = self._read(lambda db, now: _idle(db, session, nonce, plan, now))
+            idle = self._read(lambda db, now: _idle(db.connection, session, nonce, plan, now))
             if idle is not None:
                 return Turn(verdicts=(), batch=idle)
 
         def work(tx: Transaction) -> Turn:
-            verdicts = tuple(finish.finish(tx, outcomes))
+            verdicts = tuple(finish.finish(tx, outcomes, succeed_batch))
             return Turn(verdicts=verdicts, batch=claim.claim(tx, session, nonce, plan, limit))
 
         return self._write(work)
@@ -322,11 +322,11 @@ class SQLiteEngine:
         return self._read(read.stats)
 
     def check(self) -> list[str]:
-        return self._read(lambda db, _now: check.check(db))
+        return self._read(lambda db, _now: check.check(db.connection))
 
     def repair(self, cursor: str | None = None, *, change: bool = False) -> Repaired:
         step = int(cursor or 0)
-        found = self._read(lambda db, _now: repair.find(db, step))
+        found = self._read(lambda db, _now: repair.find(db.connection, step))
         has_more = False
         if change and found.fixed:
             found, has_more = self._write(lambda tx: repair.apply(tx, step))
@@ -357,7 +357,7 @@ class SQLiteEngine:
 
     def _look(self, plans: Iterable[Plan]) -> Found:
         """Promote due jobs, and find the plans that have something to claim."""
-        found = self._read(lambda db, now: ClaimPreview.at(db, now).find(plans))
+        found = self._read(lambda db, now: ClaimPreview.at(db.connection, now).find(plans))
         if found.due_in_ms == 0:
             next_in_ms = self._write(claim.promote_and_reap)
             return Found(found.ready, next_in_ms)
@@ -401,10 +401,12 @@ class SQLiteEngine:
     def _now_ms(self) -> int:
         return time.time_ns() // 1_000_000 + self.clock_offset_ms
 
-    def _read(self, work: Callable[[apsw.Connection, int], T]) -> T:
+    def _read(self, work: Callable[[SQLiteStatements, int], T]) -> T:
         if self._database.known_file != self._database.files:
             self.migrate()
-        return self._database.read(lambda connection: work(connection, self._now_ms()))
+        return self._database.read(
+            lambda connection: work(SQLiteStatements(connection), self._now_ms())
+        )
 
     def _write(self, work: Callable[[Transaction], T]) -> T:
         if self._database.known_file != self._database.files:

@@ -24,14 +24,13 @@ import apsw
 
 from windlass.core.queues.labels import queue_of, required_text, skip_labels
 from windlass.core.queues.settings import USUAL, QueueSettings
-from windlass.engine.contract import Plan
-from windlass.engine.sqlite.statements import Row, first, rows
+from windlass.engine.sql.lease import TaskFilter
+from windlass.engine.sql.statements import Row
+from windlass.engine.sqlite.statements import rows
 
 #: A rank that sorts before every other rank.
 _BEFORE_ALL: Final = -(2**62)
 _BEHIND: Final = "\x01"
-#: A text that sorts after every name of a line.
-_BEHIND_ALL: Final = "\U0010ffff"
 #: Read at most this many jobs of a line, or lines of a group, at a time.
 _CHUNK: Final = 32
 #: Read this many jobs of a line first, then twice as many each time: of many lines, a claim takes
@@ -95,15 +94,6 @@ def add_first(
         rows(connection, "better_line", line, required_text(line), cohort, rank - age, place)
 
 
-def ready_lines(connection: apsw.Connection, queue: str | None = None) -> Iterator[str]:
-    """Iterate over lines with ready jobs, of all queues or one, by one index seek per line."""
-    after, before = ("", _BEHIND_ALL) if queue is None else (f"{queue}+", f"{queue},")
-    if queue is not None:
-        yield queue
-    while (after := first(connection, "next_ready_line", after, before)) is not None:
-        yield after
-
-
 def groups(
     connection: apsw.Connection, *, suspects: bool, labels: Collection[str]
 ) -> Iterator[Group]:
@@ -119,30 +109,6 @@ def groups(
             at = Group(group.labels, group.cohort + _BEHIND)
         else:
             at = Group(further, "")
-
-
-class TaskFilter:
-    """The tasks of a plan, and how many jobs of other tasks a claim may still pass over."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._tasks = frozenset(plan.tasks)
-        self._left = plan.most_passed_over
-
-    @staticmethod
-    def of_queues(plan: Plan) -> dict[str, TaskFilter]:
-        """Make the filters of a claim: one for each queue of the plan, or one under the name "" if
-        the plan names none. A plan without tasks has no filters."""
-        queues = plan.queues or ("",)
-        return {queue: TaskFilter(plan) for queue in queues} if plan.tasks else {}
-
-    def accepts(self, row: Row) -> bool:
-        """Return whether a row of `list_ready` is a job of these tasks."""
-        return row[6] in self._tasks
-
-    def pass_over(self) -> bool:
-        """Count a job of another task; return False if that is one too many."""
-        self._left -= 1
-        return self._left >= 0
 
 
 class Search(NamedTuple):

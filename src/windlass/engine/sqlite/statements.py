@@ -1,7 +1,4 @@
-"""The SQL of this engine: `sql/` has one file for each group of verbs.
-
-A statement begins with its name (`-- name: insert_job`), then describes its purpose.
-"""
+"""The SQL of this engine, and how to run it."""
 
 from __future__ import annotations
 
@@ -13,34 +10,19 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-Row = tuple[Any, ...]
+from windlass.engine.sql.statements import Row, Statements, list_migrations, read_statements
 
 _PACKAGE: Final = Path(__file__).parent
-_NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
-
-def _read_statements() -> dict[str, str]:
-    found: dict[str, str] = {}
-    for file in _PACKAGE.joinpath("sql").glob("*.sql"):
-        _, *blocks = _NAME.split(file.read_text(encoding="utf-8"))
-        for name, text in zip(blocks[::2], blocks[1::2], strict=True):
-            if name in found:
-                raise ValueError(f"two statements have the name {name}")
-            lines = [line for line in text.splitlines() if not line.startswith("--")]
-            found[name] = "\n".join(lines).strip()
-    return found
-
+_decode_texts: Final = msgspec.json.Decoder(tuple[str, ...]).decode
 
 #: Statement name -> text without comments.
-SQL: Final = _read_statements()
+SQL: Final = read_statements(_PACKAGE / "sql")
 
 
 def migrations() -> Iterator[tuple[int, str]]:
     """List every migration as (version, text), oldest first."""
-    found = _PACKAGE.joinpath("migrations").iterdir()
-    for file in sorted(found, key=lambda file: file.name):
-        if file.name.endswith(".sql"):
-            yield int(file.name.split("_")[0]), file.read_text(encoding="utf-8")
+    return list_migrations(_PACKAGE / "migrations")
 
 
 def as_array(values: Sequence[Any]) -> str:
@@ -70,3 +52,26 @@ def first(connection: apsw.Connection, name: str, *values: Any) -> Any:
     """Return the first column of the first row of a statement, or None."""
     found = rows(connection, name, *values)
     return found[0][0] if found else None
+
+
+class SQLiteStatements(Statements):
+    """Runs the statements of this engine on a connection."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+
+    def rows(self, name: str, *values: Any) -> list[Row]:
+        return list(self.connection.execute(SQL[name], values))
+
+    def run(self, name: str, *values: Any) -> None:
+        self.connection.execute(SQL[name], values)
+
+    def change(self, name: str, *values: Any) -> int:
+        self.connection.execute(SQL[name], values)
+        return self.connection.changes()
+
+    def array(self, values: Sequence[Any]) -> str:
+        return as_array(values)
+
+    def unpack(self, stored: str) -> tuple[str, ...]:
+        return _decode_texts(stored)

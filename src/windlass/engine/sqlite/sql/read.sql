@@ -70,8 +70,9 @@ ORDER BY queue, rank, place LIMIT ?5
 SELECT queue, state, number FROM counters WHERE number > 0
 
 -- name: list_failures
--- The history of one job, oldest first.
-SELECT at_ms, event, attempt, session, started_ms, error FROM failures WHERE job = ? ORDER BY number
+-- The histories of jobs, which are given as an array of rows, oldest entry first.
+SELECT job, at_ms, event, attempt, session, started_ms, error
+FROM failures WHERE job IN (SELECT value FROM json_each(?)) ORDER BY job, number
 
 -- name: list_held_ids
 -- Some of the jobs that a session holds.
@@ -98,30 +99,34 @@ SELECT name, number FROM totals
 SELECT at_ms, event, attempt, session, started_ms, error FROM failures WHERE job = ? ORDER BY number DESC LIMIT 1
 
 -- name: oldest_ready
--- When the job that is next in line in a queue took its place.
-SELECT coalesce(ready_ms, created_ms) FROM jobs
-WHERE state = 'ready' AND hold IS NULL AND queue = ? AND suspect = 0 ORDER BY rank, place LIMIT 1
+-- When the jobs that are next in these lines, which are given as an array, took their place.
+SELECT * FROM (
+    SELECT given.value, (
+        SELECT coalesce(ready_ms, created_ms) FROM jobs
+        WHERE state = 'ready' AND hold IS NULL AND queue = given.value AND suspect = 0 ORDER BY rank, place LIMIT 1
+    ) AS ready_ms
+    FROM json_each(?) AS given
+) WHERE ready_ms IS NOT NULL
 
--- name: read_end
--- The state of one job, with its result while that is stored.
-SELECT task, state, reason, finished_ms, CASE WHEN keep_until_ms > ? THEN result END, row FROM jobs WHERE id = ?
+-- name: read_ends
+-- The states of jobs, with their results while these are stored.
+SELECT id, task, state, reason, finished_ms, CASE WHEN keep_until_ms > ?1 THEN result END, row
+FROM jobs WHERE id IN (SELECT value FROM json_each(?2))
 
 -- name: read_infos
 -- The info of live sessions with these names.
 SELECT session, info FROM json_each(?) AS given JOIN sessions ON session = given.value
 WHERE gone = 0 AND info <> x''
 
--- name: read_job
--- The record of one job, for display.
+-- name: read_jobs
+-- The records of jobs, for display: with payload, result and fingerprint.
 SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
        created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
-       keep_until_ms, result IS NOT NULL, unique_key, held_because, row
-FROM jobs WHERE id = ?
+       keep_until_ms, result IS NOT NULL, unique_key, held_because, row,
+       coalesce(call, (SELECT body FROM payloads WHERE job = row), x''), result,
+       CASE WHEN state = 'dead' THEN (SELECT fingerprint FROM deaths JOIN dead_groups ON number = dead_group WHERE job = row) END
+FROM jobs WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: read_payload
 -- The envelope of one job: small ones stand in the record, large ones in a table of their own.
 SELECT coalesce(call, (SELECT body FROM payloads WHERE job = row), x'') FROM jobs WHERE row = ?
-
--- name: read_result
--- The stored result of one job.
-SELECT result FROM jobs WHERE row = ?

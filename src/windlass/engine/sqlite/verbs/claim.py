@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
 
 import apsw
 import msgspec
 
 from windlass.core.durations import LATEST_MS
 from windlass.core.queues.labels import queue_of
-from windlass.core.queues.plans import allot
 from windlass.core.queues.settings import USUAL
-from windlass.core.states import Counters, Event, Hold, Reason, State
-from windlass.engine.contract import BITE, GONE_SESSION_MS, Batch, Claim, Plan
-from windlass.engine.sqlite.line_index import Search, TaskFilter
-from windlass.engine.sqlite.statements import Row, as_array, first, rows
-from windlass.engine.sqlite.transaction import (
-    JobRow,
-    Transaction,
-    unpack_paused,
-    unpack_settings,
-)
-from windlass.engine.sqlite.verbs.queues import Lines
-from windlass.engine.sqlite.wakeup import Found, ReadyLine
-
-#: Marks of a dead session: its jobs are being taken back, or all were taken back.
-DYING: Final = 1
-EMPTY: Final = 2
-_WAITING_FOR_INSTANT: Final = frozenset({State.SCHEDULED, State.RETRYING})
+from windlass.core.states import Counters, State
+from windlass.engine.contract import Batch, Claim, Plan
+from windlass.engine.sql.lease import TaskFilter, lease, next_of_tiers
+from windlass.engine.sql.statements import Row
+from windlass.engine.sql.transaction import unpack_settings
+from windlass.engine.sql.verbs.upkeep import promote, reap
+from windlass.engine.sql.wakeup import Found, ReadyLine
+from windlass.engine.sqlite.line_index import Search
+from windlass.engine.sqlite.lines import Lines
+from windlass.engine.sqlite.statements import as_array, first, rows
+from windlass.engine.sqlite.transaction import Transaction
 
 
 class ClaimPreview:
@@ -139,107 +131,30 @@ def _claim_new(
     return msgspec.structs.replace(batch, claims=held, next_in_ms=next_in_ms)
 
 
-def promote(tx: Transaction) -> None:
-    """Make due jobs ready, in a bounded number."""
-    for job in tx.load("load_due", tx.now_ms, BITE):
-        if job.state == State.READY and job.hold is not None:
-            offer_again(tx, job)
-        elif job.state in _WAITING_FOR_INSTANT:
-            tx.move(job, Event.DUE)
-        else:
-            tx.run("drop_due", job.row)
-            tx.totals["orphans"] += 1
-
-
-def offer_again(tx: Transaction, job: JobRow) -> None:
-    """End the hold of an unroutable job, which keeps its old place."""
-    job.hold, job.due_ms = None, None
-    tx.save(job)
-    tx.touched.add(job.queue)
-    tx.note_ready(job.queue, job.task, suspects=bool(job.suspect))
-
-
-def reap(tx: Transaction) -> bool:
-    """Take back jobs of expired sessions, in a bounded number; return whether there may be more.
-
-    The first batch declares the session dead in the same commit: no heartbeat can revive it."""
-    if tx.now_ms < tx.reap_after_ms:
-        return False
-    left = BITE
-    for session, is_described in tx.rows("list_silent_sessions", tx.now_ms):
-        tx.totals["sessions_lost"] += is_described
-        jobs = tx.load("load_held", session, left)
-        for job in jobs:
-            tx.move(job, Event.LOSE, error=b"")
-        left -= len(jobs)
-        tx.run("end_session", session, tx.now_ms + GONE_SESSION_MS, EMPTY if left else DYING)
-        if not left:
-            return True
-    return False
-
-
 def _lease(
     tx: Transaction, session: str, nonce: str, plan: Plan, limit: int
 ) -> tuple[list[Row], bool]:
-    """Lease the next jobs in line, and cancel expired jobs, in a bounded number. Return the leased
-    jobs, and whether a limit other than `limit` cut the batch short."""
-    taken: list[Row] = []
-    expired = 0
-    left_bytes = plan.most_bytes
-    filters = TaskFilter.of_queues(plan) if plan.tasks else {}
-    is_cut_short = is_done = False
-    while len(taken) < limit and not is_done:
-        found = _next_in_line(tx, plan, limit - len(taken), filters)
-        paused = _paused_ids(tx, found) if tx.queues else ()
-        number = len(found)
-        if limit > 1:
-            open_ones = [row for row in found if row[3] not in paused] if paused else found
-            number, left_bytes = _fitting(tx, open_ones, left_bytes, at_least=0 if taken else 1)
-        fresh: list[Row] = []
-        is_done = True
-        for row in found:
-            expires_ms = row[5]
-            is_late = expires_ms is not None and expires_ms <= tx.now_ms
-            if not is_late and row[3] not in paused:
-                if len(fresh) == number:
-                    is_done = is_cut_short = True
-                    break
-                fresh.append(row)
-            elif expired < BITE:
-                _expire(tx, row[3]) if is_late else _hold_paused(tx, row[3])
-                expired += 1
-                is_done = False  # the next jobs move up
-            else:
-                is_done = is_cut_short = True
-                break
-        _take(tx, session, nonce, fresh, suspects=plan.suspects)
-        taken += fresh
+    """Lease the next jobs in line; return their rows, and whether another limit cut them short."""
+    taken, is_cut_short = lease(
+        tx,
+        plan,
+        limit,
+        lambda number, filters: _next_in_line(tx, plan, number, filters),
+        lambda fresh: _take(tx, session, nonce, fresh, suspects=plan.suspects),
+    )
     if taken:
         tx.run("note_claim", session, tx.now_ms + tx.options.lease_ms, nonce)
     return taken, is_cut_short
 
 
-def _fitting(
-    tx: Transaction, found: list[Row], left_bytes: int, *, at_least: int
-) -> tuple[int, int]:
-    """Count the jobs that fit into the byte budget; return the number and the remaining budget."""
-    fresh = [row for row in found if row[5] is None or row[5] > tx.now_ms]
-    for number, (*_, size) in enumerate(fresh):
-        if size > left_bytes and number >= at_least:
-            return number, left_bytes
-        left_bytes -= size
-    return len(fresh), left_bytes
-
-
-def _take(tx: Transaction, session: str, nonce: str, fresh: list[Row], *, suspects: bool) -> None:
-    tx.run("take_jobs", session, nonce, tx.now_ms, _array_of(fresh))
+def _take(
+    tx: Transaction, session: str, nonce: str, fresh: Sequence[Row], *, suspects: bool
+) -> Sequence[Row]:
+    tx.run("take_jobs", session, nonce, tx.now_ms, as_array([row[2] for row in fresh]))
     for queue, number in Counter([row[4] for row in fresh]).items():
         tx.count_move(queue, State.READY, State.RUNNING, number)
         tx.made_ready[ReadyLine(queue, suspects)] -= number
-
-
-def _array_of(ready: list[Row]) -> str:
-    return as_array([row[2] for row in ready])
+    return fresh
 
 
 def _next_in_line(
@@ -248,7 +163,12 @@ def _next_in_line(
     settings = unpack_settings(tx.queues)
     served = Lines(tx.connection, settings, plan)
     if plan.queues:
-        return _next_of_tiers(tx, plan, served, limit, filters)
+
+        def front(queue: str, number: int, tasks: TaskFilter | None) -> list[Row]:
+            lines = served.of_queue(queue, suspects=plan.suspects)
+            return _merged(tx, lines, plan, number, tasks)
+
+        return next_of_tiers(plan, limit, filters, front)
     tx.refresh_lines()
     search = Search(tx.connection, settings, tx.now_ms, plan.suspects)
     groups = list(served.groups(suspects=plan.suspects))
@@ -278,39 +198,6 @@ def _standing(tx: Transaction, line: str, row: Row) -> tuple[int, int]:
     if not settings:
         return rank, place
     return rank - settings.get(queue_of(line), USUAL).aged(tx.now_ms).age, place
-
-
-def _next_of_tiers(
-    tx: Transaction, plan: Plan, served: Lines, limit: int, filters: Mapping[str, TaskFilter]
-) -> list[Row]:
-    found: list[Row] = []
-    seen: set[str] = set()
-    for queues, turns in plan.tiers():
-        left = limit - len(found)
-        if not left:
-            break
-        named = [queue for queue in queues if queue not in seen]
-        seen.update(named)
-        fronts = [
-            _merged(
-                tx,
-                served.of_queue(queue, suspects=plan.suspects),
-                plan,
-                left,
-                filters.get(queue),
-            )
-            for queue in named
-        ]
-        numbers = allot(turns, [len(front) for front in fronts], left)
-        asked = Counter(turns[:left])
-        # Jobs that fill turns come first: if bytes cut a batch short, no queue uses up the turns of
-        # another.
-        firsts = [min(asked[queue], number) for queue, number in enumerate(numbers)]
-        for front, first_ones in zip(fronts, firsts, strict=True):
-            found += front[:first_ones]
-        for front, first_ones, number in zip(fronts, firsts, numbers, strict=True):
-            found += front[first_ones:number]
-    return found
 
 
 def _held(tx: Transaction, session: str, nonce: str, plan: Plan) -> tuple[Claim, ...]:
@@ -354,29 +241,3 @@ def _to_claims(
 def _large_calls(tx: Transaction, held: list[Row]) -> dict[int, bytes]:
     numbers = [row[2] for row in held if row[17] is None]
     return dict(tx.rows("list_payloads", as_array(numbers))) if numbers else {}
-
-
-def _expire(tx: Transaction, job_id: str) -> None:
-    tx.move(_load(tx, job_id), Event.EXPIRE, reason=Reason.EXPIRED)
-
-
-def _paused_ids(tx: Transaction, found: list[Row]) -> Collection[str]:
-    """The jobs among these whose task is paused."""
-    tasks = unpack_paused(tx.queues)
-    if not tasks:
-        return ()
-    return {job_id for (job_id,) in tx.rows("list_paused", _array_of(found), as_array(tasks))}
-
-
-def _hold_paused(tx: Transaction, job_id: str) -> None:
-    """Take a job of a paused task out of its line; it keeps its place, and is never due."""
-    job = _load(tx, job_id)
-    job.hold, job.due_ms = Hold.PAUSED, LATEST_MS
-    tx.save(job)
-    tx.touched.add(job.queue)
-
-
-def _load(tx: Transaction, job_id: str) -> JobRow:
-    job = tx.job(job_id)
-    assert job is not None, "it was read in this transaction"
-    return job

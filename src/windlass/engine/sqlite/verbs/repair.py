@@ -28,46 +28,46 @@ STEPS: Final = (_FILE, *DISAGREEMENTS, "lines")
 
 def find(connection: apsw.Connection, step: int) -> Repaired:
     """Report the errors that a step of a repair would fix."""
-    kind = STEPS[step]
-    if kind == _FILE:
+    wrong = STEPS[step]
+    if wrong == _FILE:
         return _of_file(connection)
-    if not isinstance(kind, Disagreement):
+    if not isinstance(wrong, Disagreement):
         return Repaired(fixed=tuple(f"{text} Corrected." for _, text in wrong_lines(connection)))
-    found = connection.execute(kind.query).fetchall()
-    if not kind.fix:
-        return Repaired(left=tuple(kind.sentence.format(*row) for row in found))
-    return Repaired(fixed=tuple(_sentence(kind, row) for row in found))
+    found = connection.execute(wrong.query).fetchall()
+    if not wrong.statement:
+        return Repaired(left=tuple(map(wrong.kind.describe, found)))
+    return Repaired(fixed=tuple(map(wrong.kind.describe_fix, found)))
 
 
 def apply(tx: Transaction, step: int) -> tuple[Repaired, bool]:
     """Fix the errors that a step finds; return whether there are more."""
-    kind = STEPS[step]
-    if kind == _FILE:
+    wrong = STEPS[step]
+    if wrong == _FILE:
         problems = _of_file(tx.connection)
         if problems.fixed:
             tx.connection.execute("REINDEX")
         return problems, False
-    if not isinstance(kind, Disagreement):
-        wrong = list(wrong_lines(tx.connection))
-        tx.touched.update(line for line, _ in wrong)
-        for line, _ in wrong:
+    if not isinstance(wrong, Disagreement):
+        lines = list(wrong_lines(tx.connection))
+        tx.touched.update(line for line, _ in lines)
+        for line, _ in lines:
             tx.note_ready(line)
-        fixed = tuple(f"{text} Corrected." for _, text in wrong)
+        fixed = tuple(f"{text} Corrected." for _, text in lines)
         return _counted(tx, Repaired(fixed=fixed)), False
-    return _apply_fix(tx, kind)
+    return _apply_fix(tx, wrong)
 
 
-def _apply_fix(tx: Transaction, kind: Disagreement) -> tuple[Repaired, bool]:
+def _apply_fix(tx: Transaction, wrong: Disagreement) -> tuple[Repaired, bool]:
     """Fix wrong rows of one kind that has a fix; for other kinds, `find` only reports."""
-    found = tx.connection.execute(kind.query).fetchall()
+    found = tx.connection.execute(wrong.query).fetchall()
     fixed: list[str] = []
     left: list[str] = []
     for row in found[:_BITE]:
-        tx.connection.execute(kind.statement, _bindings(tx, row))
+        tx.connection.execute(wrong.statement, _bindings(tx, row))
         if tx.connection.changes():
-            fixed.append(_sentence(kind, row))
+            fixed.append(wrong.kind.describe_fix(row))
         else:
-            left.append(kind.sentence.format(*row))
+            left.append(wrong.kind.describe(row))
     has_more = len(found) > _BITE and bool(fixed)
     return _counted(tx, Repaired(fixed=tuple(fixed), left=tuple(left))), has_more
 
@@ -84,10 +84,6 @@ def _bindings(tx: Transaction, row: tuple[object, ...]) -> dict[str, object]:
 def _counted(tx: Transaction, repaired: Repaired) -> Repaired:
     tx.totals["repaired"] += len(repaired.fixed)
     return repaired
-
-
-def _sentence(kind: Disagreement, row: tuple[object, ...]) -> str:
-    return f"{kind.sentence.format(*row).removesuffix('.')}: {kind.fix}."
 
 
 def _of_file(connection: apsw.Connection) -> Repaired:

@@ -8,14 +8,14 @@ from windlass.core.durations import LATEST_MS
 from windlass.core.queues.labels import queue_of
 from windlass.core.states import Event, Hold, State, is_allowed
 from windlass.engine.contract import ChangeCode, JobChange, revision_of
-from windlass.engine.sqlite.transaction import JobRow, Transaction
+from windlass.engine.sql.transaction import JobRow, SqlTransaction
 
 
-def change_jobs(tx: Transaction, changes: Sequence[JobChange]) -> list[ChangeCode]:
+def change_jobs(tx: SqlTransaction, changes: Sequence[JobChange]) -> list[ChangeCode]:
     return [_change(tx, tx.job(change.id), change) for change in changes]
 
 
-def _change(tx: Transaction, job: JobRow | None, change: JobChange) -> ChangeCode:
+def _change(tx: SqlTransaction, job: JobRow | None, change: JobChange) -> ChangeCode:
     if job is None:
         return ChangeCode.UNKNOWN
     if not is_allowed(State(job.state), Event.CLEAR) or not _is_as_seen(tx, job, change):
@@ -27,7 +27,7 @@ def _change(tx: Transaction, job: JobRow | None, change: JobChange) -> ChangeCod
     return ChangeCode.DONE
 
 
-def _is_as_seen(tx: Transaction, job: JobRow, change: JobChange) -> bool:
+def _is_as_seen(tx: SqlTransaction, job: JobRow, change: JobChange) -> bool:
     due_ms = None if job.hold == Hold.PAUSED else job.due_ms
     found = revision_of(job.state, job.starts, job.strays, due_ms, job.queue)
     if change.seen not in (None, found):
@@ -35,14 +35,14 @@ def _is_as_seen(tx: Transaction, job: JobRow, change: JobChange) -> bool:
     return change.seen_payload is None or (change.seen_payload,) == tx.one("read_payload", job.row)
 
 
-def replace_payload(tx: Transaction, row: int, payload: bytes) -> bytes:
+def replace_payload(tx: SqlTransaction, row: int, payload: bytes) -> bytes:
     """Store a new payload and return the old one."""
     old = tx.one("read_payload", row)
     tx.store_payload(row, payload)
     return bytes(old[0]) if old else b""
 
 
-def _move(tx: Transaction, job: JobRow, queue: str, run_in_ms: int | None) -> None:
+def _move(tx: SqlTransaction, job: JobRow, queue: str, run_in_ms: int | None) -> None:
     """Move a job. One that stays in line keeps its place; one that leaves its queue takes the age
     of the new one."""
     source, was_in_line = State(job.state), job.state == State.READY

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 
-import apsw
-
 from windlass.core.queues.settings import paused_tasks
 from windlass.core.states import Event, State, is_allowed
 from windlass.engine.contract import (
@@ -18,21 +16,21 @@ from windlass.engine.contract import (
     Revival,
     Tended,
 )
-from windlass.engine.sqlite.statements import Row, as_array, first
-from windlass.engine.sqlite.transaction import (
+from windlass.engine.sql.statements import Row, Statements
+from windlass.engine.sql.transaction import (
     JobRow,
-    Transaction,
+    SqlTransaction,
     read_settings,
     unpack_paused,
 )
-from windlass.engine.sqlite.verbs import change, claim, history, unique
+from windlass.engine.sql.verbs import change, history, unique, upkeep
 
 
-def cancel(tx: Transaction, ids: Sequence[str]) -> list[CancelCode]:
+def cancel(tx: SqlTransaction, ids: Sequence[str]) -> list[CancelCode]:
     return [_cancel(tx, tx.job(job_id)) for job_id in ids]
 
 
-def _cancel(tx: Transaction, job: JobRow | None) -> CancelCode:
+def _cancel(tx: SqlTransaction, job: JobRow | None) -> CancelCode:
     if job is None:
         return CancelCode.UNKNOWN
     if job.state == State.RUNNING:
@@ -45,11 +43,11 @@ def _cancel(tx: Transaction, job: JobRow | None) -> CancelCode:
     return CancelCode.CANCELLED
 
 
-def revive(tx: Transaction, revivals: Sequence[Revival]) -> list[ChangeCode]:
+def revive(tx: SqlTransaction, revivals: Sequence[Revival]) -> list[ChangeCode]:
     return [_revive(tx, tx.job(revival.id), revival) for revival in revivals]
 
 
-def _revive(tx: Transaction, job: JobRow | None, revival: Revival) -> ChangeCode:
+def _revive(tx: SqlTransaction, job: JobRow | None, revival: Revival) -> ChangeCode:
     if job is None:
         return ChangeCode.UNKNOWN
     if not is_allowed(State(job.state), Event.REVIVE):
@@ -70,11 +68,11 @@ def _revive(tx: Transaction, job: JobRow | None, revival: Revival) -> ChangeCode
     return ChangeCode.DONE
 
 
-def discard(tx: Transaction, ids: Sequence[str], seen: Mapping[str, int]) -> list[ChangeCode]:
+def discard(tx: SqlTransaction, ids: Sequence[str], seen: Mapping[str, int]) -> list[ChangeCode]:
     return [_discard(tx, tx.job(job_id), seen.get(job_id)) for job_id in ids]
 
 
-def _discard(tx: Transaction, job: JobRow | None, seen_ms: int | None) -> ChangeCode:
+def _discard(tx: SqlTransaction, job: JobRow | None, seen_ms: int | None) -> ChangeCode:
     if job is None:
         return ChangeCode.UNKNOWN
     if not is_allowed(State(job.state), Event.DISCARD):
@@ -88,51 +86,49 @@ def _discard(tx: Transaction, job: JobRow | None, seen_ms: int | None) -> Change
     return ChangeCode.DONE
 
 
-def can_adopt(connection: apsw.Connection, tasks: Sequence[str]) -> bool:
-    paused = paused_tasks(read_settings(connection))
-    return bool(first(connection, "any_unroutable", as_array(_without(tasks, paused))))
+def can_adopt(db: Statements, tasks: Sequence[str]) -> bool:
+    paused = paused_tasks(read_settings(db))
+    return bool(db.first("any_unroutable", db.array(_without(tasks, paused))))
 
 
 def _without(tasks: Sequence[str], paused: Sequence[str]) -> Sequence[str]:
     return [task for task in tasks if task not in paused] if paused else tasks
 
 
-def adopt(tx: Transaction, tasks: Sequence[str]) -> int:
+def adopt(tx: SqlTransaction, tasks: Sequence[str]) -> int:
     adopted = 0
     for task in _without(tasks, unpack_paused(tx.queues)):
         for statement in ("load_unroutable", "load_paused"):
             for job in tx.load(statement, task, BITE - adopted):
-                claim.offer_again(tx, job)
+                upkeep.offer_again(tx, job)
                 adopted += 1
     return adopted
 
 
-def _resume_rest(tx: Transaction) -> int:
+def _resume_rest(tx: SqlTransaction) -> int:
     """Make jobs ready that an interrupted resume left held; return their number."""
     resumed, task, paused = 0, "", unpack_paused(tx.queues)
-    while resumed < BITE and (task := first(tx.connection, "next_held_task", task)) is not None:
+    while resumed < BITE and (task := tx.first("next_held_task", task)) is not None:
         if task not in paused:
             jobs = tx.load("load_paused", task, BITE - resumed)
             for job in jobs:
-                claim.offer_again(tx, job)
+                upkeep.offer_again(tx, job)
             resumed += len(jobs)
     return resumed
 
 
-def tend(tx: Transaction, known: Collection[str] | None) -> Tended:
+def tend(tx: SqlTransaction, known: Collection[str] | None) -> Tended:
     tx.notice()
     before = tx.totals["lost"]
-    more = claim.reap(tx)
+    more = upkeep.reap(tx)
     visited = _visited(tx)
     doomed: list[str] = []
     chosen = _within_budget(visited)
     purged = sum(_purge(tx, known, doomed, *row) for *row, _ in chosen)
     more = more or len(visited) == BITE or len(chosen) < len(visited)
     more = _resume_rest(tx) == BITE or more
-    tx.run("forget_keys", tx.now_ms, BITE)
-    more = more or tx.connection.changes() == BITE
-    tx.run("forget_replaced_puts", tx.now_ms, BITE)
-    more = more or tx.connection.changes() == BITE
+    more = tx.change("forget_keys", tx.now_ms, BITE) == BITE or more
+    more = tx.change("forget_replaced_puts", tx.now_ms, BITE) == BITE or more
     tx.run("forget_sessions", tx.now_ms)
     tx.run("forget_empty_counters")
     more = history.keep_history(tx) or more
@@ -141,7 +137,7 @@ def tend(tx: Transaction, known: Collection[str] | None) -> Tended:
     )
 
 
-def _visited(tx: Transaction) -> list[Row]:
+def _visited(tx: SqlTransaction) -> list[Row]:
     """List the ended jobs that the purge visits now. Dead jobs come last: they may have to stay,
     and must not keep the purge from the others."""
     visited: list[Row] = []
@@ -159,7 +155,7 @@ def _within_budget(visited: Sequence[Row]) -> Sequence[Row]:
 
 
 def _purge(
-    tx: Transaction,
+    tx: SqlTransaction,
     known: Collection[str] | None,
     doomed: list[str],
     row: int,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import apsw
 import msgspec
 
+from windlass.core.history import OTHER
 from windlass.core.ids import release_of
 from windlass.core.queues.labels import after_lines, queue_of
 from windlass.core.states import Counters, Hold, Reason, State
@@ -15,6 +15,7 @@ from windlass.engine.contract import (
     BITE,
     ENDED,
     MAX_HELD,
+    MAX_PAIRS,
     Failure,
     Filter,
     Introductions,
@@ -32,8 +33,8 @@ from windlass.engine.contract import (
     index_has,
     to_cursor,
 )
-from windlass.engine.sqlite.statements import Row, as_array, first, rows
-from windlass.engine.sqlite.verbs.dead_groups import find_grouped
+from windlass.engine.sql.statements import Row, Statements
+from windlass.engine.sql.verbs.dead_groups import find_grouped
 
 #: A page reads these columns of a job, then those of its position in the index.
 _COLUMNS: Final = 28
@@ -41,42 +42,47 @@ _STATE: Final = 4
 _DUE_MS: Final = 15
 _SESSION: Final = 19
 _SUSPECT: Final = 21
+_OTHERS: Final = (OTHER, OTHER)
 _AFTER_ALL_TEXTS: Final = "\U0010ffff"
 _AFTER_ALL_NUMBERS: Final = 2**62
 
 
-def get(connection: apsw.Connection, ids: Sequence[str], now_ms: int) -> list[JobRecord | None]:
-    return [_get(connection, job_id, now_ms) for job_id in ids]
+def get(db: Statements, ids: Sequence[str], now_ms: int) -> list[JobRecord | None]:
+    found = db.rows("read_jobs", db.array(ids))
+    histories = _histories(db, [row[_COLUMNS - 1] for row in found])
+    records = {row[0]: _to_whole_record(row, histories, now_ms) for row in found}
+    return [records.get(job_id) for job_id in ids]
 
 
-def _get(connection: apsw.Connection, job_id: str, now_ms: int) -> JobRecord | None:
-    found = rows(connection, "read_job", job_id)
-    if not found:
-        return None
-    *_, has_result, _unique_key, _held_because, number = found[0]
-    result = rows(connection, "read_result", number)[0][0] if has_result else None
-    failures = rows(connection, "list_failures", number)
-    is_dead = found[0][_STATE] == State.DEAD
+def _to_whole_record(
+    row: Row, histories: Mapping[int, Sequence[Failure]], now_ms: int
+) -> JobRecord:
+    payload, result, fingerprint = row[_COLUMNS:]
     return _to_record(
-        found[0],
+        row[:_COLUMNS],
         now_ms,
         result=result,
-        payload=rows(connection, "read_payload", number)[0][0],
-        failures=tuple(map(_to_failure, failures)),
-        fingerprint=first(connection, "fingerprint_of", number) or "" if is_dead else "",
+        payload=payload,
+        failures=tuple(histories.get(row[_COLUMNS - 1], ())),
+        fingerprint=fingerprint or "",
     )
 
 
-def ends(connection: apsw.Connection, ids: Sequence[str], now_ms: int) -> list[JobEnd | None]:
-    return [_end(connection, job_id, now_ms) for job_id in ids]
+def _histories(db: Statements, jobs: Sequence[int]) -> dict[int, list[Failure]]:
+    histories: dict[int, list[Failure]] = {}
+    for job, *failure in db.rows("list_failures", db.array(jobs)) if jobs else ():
+        histories.setdefault(job, []).append(_to_failure(failure))
+    return histories
 
 
-def _end(connection: apsw.Connection, job_id: str, now_ms: int) -> JobEnd | None:
-    found = rows(connection, "read_end", now_ms, job_id)
-    if not found:
-        return None
-    task, state, reason, finished_ms, result, row = found[0]
-    newest = rows(connection, "newest_failure", row) if state == State.DEAD else ()
+def ends(db: Statements, ids: Sequence[str], now_ms: int) -> list[JobEnd | None]:
+    found = {row[0]: _to_end(db, row) for row in db.rows("read_ends", now_ms, db.array(ids))}
+    return [found.get(job_id) for job_id in ids]
+
+
+def _to_end(db: Statements, found: Row) -> JobEnd:
+    job_id, task, state, reason, finished_ms, result, row = found
+    newest = db.rows("newest_failure", row) if state == State.DEAD else ()
     return JobEnd(
         id=job_id,
         task=task,
@@ -138,11 +144,9 @@ def _to_record(
     )
 
 
-def find(
-    connection: apsw.Connection, filter: Filter, cursor: str | None, limit: int, now_ms: int
-) -> Page:
+def find(db: Statements, filter: Filter, cursor: str | None, limit: int, now_ms: int) -> Page:
     def read(index: JobIndex, position: bytes, number: int) -> Stretch[Row]:
-        stretch = _stretch(connection, filter, index, position, number)
+        stretch = _stretch(db, filter, index, position, number)
         places = [(_position(index, row), row) for row in stretch]
         found = [(place, row) for place, row in places if _matches(index, row, filter)]
         return Stretch(found, places[-1][0] if len(stretch) == number else None, len(stretch))
@@ -152,23 +156,23 @@ def find(
 
 
 def _stretch(
-    connection: apsw.Connection, filter: Filter, index: JobIndex, position: bytes, number: int
+    db: Statements, filter: Filter, index: JobIndex, position: bytes, number: int
 ) -> list[Row]:
     after = _read_position(index, position)
     if index is JobIndex.RUNNING:
-        return rows(connection, "find_running", *(after or ("", "", -1)), number)
+        return db.rows("find_running", *(after or ("", "", -1)), number)
     if index is JobIndex.READY or index is JobIndex.SUSPECT:
         start = (filter.queue or "", -1, 0, 0) if index is JobIndex.READY else _before(filter)
         below = _AFTER_ALL_TEXTS if filter.queue is None else after_lines(filter.queue)
-        return rows(connection, f"find_{index}", *(after or start), below, number)
+        return db.rows(f"find_{index}", *(after or start), below, number)
     if index is JobIndex.PARKED:
-        return rows(connection, "find_parked", *(after or ("", -1)), number)
+        return db.rows("find_parked", *(after or ("", -1)), number)
     if index is JobIndex.DUE:
-        return rows(connection, "find_due", *(after or (-1, -1)), number)
+        return db.rows("find_due", *(after or (-1, -1)), number)
     if index is JobIndex.GROUPED:
-        return find_grouped(connection, filter, after or (_AFTER_ALL_NUMBERS, 0), number)
+        return find_grouped(db, filter, after or (_AFTER_ALL_NUMBERS, 0), number)
     latest, floor_ms = after or (_AFTER_ALL_NUMBERS, 0), earliest_visit_ms(filter, index)
-    return rows(connection, "find_ended", str(index), *latest, floor_ms, number)
+    return db.rows("find_ended", str(index), *latest, floor_ms, number)
 
 
 def _before(filter: Filter) -> tuple[str, int, int]:
@@ -228,51 +232,50 @@ def _matches(index: JobIndex, row: Row, filter: Filter) -> bool:
     )
 
 
-def stats(connection: apsw.Connection, now_ms: int) -> Stats:
+def stats(db: Statements, now_ms: int) -> Stats:
     queues: dict[str, dict[State, int]] = {}
-    for queue, state, number in rows(connection, "list_counters"):
+    for queue, state, number in db.rows("list_counters"):
         queues.setdefault(queue, {})[State(state)] = number
-    totals: dict[str, int] = dict(rows(connection, "list_totals"))
-    pairs = {(queue, task): number for queue, task, number in rows(connection, "list_enqueued")}
+    totals: dict[str, int] = dict(db.rows("list_totals"))
+    pairs: dict[tuple[str, str], int] = {}
+    for queue, task, number in db.rows("list_enqueued"):
+        is_one_more = len(pairs.keys() - {_OTHERS}) >= MAX_PAIRS
+        pair = _OTHERS if is_one_more else (queue, task)
+        pairs[pair] = pairs.get(pair, 0) + number
     if pairs:
         totals["enqueued"] = totals.get("enqueued", 0) + sum(pairs.values())
     return Stats(
         queues=queues,
-        oldest_ready_ms=dict(_oldest(connection, queues, now_ms)),
+        oldest_ready_ms=dict(_oldest(db, [*queues], now_ms)),
         totals=totals,
         enqueued=pairs,
     )
 
 
-def _oldest(
-    connection: apsw.Connection, queues: Iterable[str], now_ms: int
-) -> Iterable[tuple[str, int]]:
-    for queue in queues:
-        for (ready_ms,) in rows(connection, "oldest_ready", queue):
-            yield queue, max(0, now_ms - ready_ms)
+def _oldest(db: Statements, queues: Sequence[str], now_ms: int) -> Iterable[tuple[str, int]]:
+    for queue, ready_ms in db.rows("oldest_ready", db.array(queues)) if queues else ():
+        yield queue, max(0, now_ms - ready_ms)
 
 
-def sessions(connection: apsw.Connection, now_ms: int) -> list[SessionRecord]:
+def sessions(db: Statements, now_ms: int) -> list[SessionRecord]:
     return [
         SessionRecord(
             session=session,
             expires_in_ms=expires_ms - now_ms,
             jobs=jobs,
-            held=tuple(
-                sorted(row[0] for row in rows(connection, "list_held_ids", session, MAX_HELD))
-            ),
+            held=tuple(sorted(row[0] for row in db.rows("list_held_ids", session, MAX_HELD))),
             info=info,
             command=SessionCommand(command),
         )
-        for session, expires_ms, info, command, jobs in rows(connection, "list_sessions")
+        for session, expires_ms, info, command, jobs in db.rows("list_sessions")
     ]
 
 
-def infos(connection: apsw.Connection, names: Sequence[str]) -> list[bytes | None]:
-    found: dict[str, bytes] = dict(rows(connection, "read_infos", as_array(names)))
+def infos(db: Statements, names: Sequence[str]) -> list[bytes | None]:
+    found: dict[str, bytes] = dict(db.rows("read_infos", db.array(names)))
     return [found.get(name) for name in names]
 
 
-def introductions(connection: apsw.Connection, prefix: str, cursor: str | None) -> Introductions:
-    found = rows(connection, "list_introductions", cursor or "", prefix, BITE)
+def introductions(db: Statements, prefix: str, cursor: str | None) -> Introductions:
+    found = db.rows("list_introductions", cursor or "", prefix, BITE)
     return Introductions(dict(found), found[-1][0] if len(found) == BITE else None)

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import apsw
-
 from windlass.core.queues.labels import queue_of
 from windlass.core.states import Event, Reason, State
 from windlass.core.unique import QUEUED, OnConflict, Until, is_held
 from windlass.engine.contract import MIN_RECORD_MS, NewJob, Placed, PutCode, UniqueKey
-from windlass.engine.sqlite.statements import rows
-from windlass.engine.sqlite.transaction import JobRow, Transaction
+from windlass.engine.sql.statements import Statements
+from windlass.engine.sql.transaction import JobRow, SqlTransaction
 
 
 class Holder(NamedTuple):
@@ -39,18 +37,18 @@ class Holder(NamedTuple):
         return State(self.state) in QUEUED
 
 
-def find(connection: apsw.Connection, task: str, key: str, now_ms: int) -> Holder | None:
+def find(db: Statements, task: str, key: str, now_ms: int) -> Holder | None:
     """Find the holder of a key."""
-    found = [Holder(*row) for row in rows(connection, "find_holder", task, key)]
+    found = [Holder(*row) for row in db.rows("find_holder", task, key)]
     return found[0] if found and found[0].holds(now_ms) else None
 
 
-def find_id(connection: apsw.Connection, task: str, key: str, now_ms: int) -> str | None:
-    holder = find(connection, task, key, now_ms)
+def find_id(db: Statements, task: str, key: str, now_ms: int) -> str | None:
+    holder = find(db, task, key, now_ms)
     return None if holder is None else holder.id
 
 
-def meet(tx: Transaction, job: NewJob) -> Placed | None:
+def meet(tx: SqlTransaction, job: NewJob) -> Placed | None:
     """Return the reply for a job that is not stored, because another job holds its key or an
     earlier call gave its call to another job; None if the job must be stored."""
     unique = job.unique
@@ -71,10 +69,10 @@ def meet(tx: Transaction, job: NewJob) -> Placed | None:
     return Placed(holder.id, PutCode.REPLACED)
 
 
-def _find_fresh(tx: Transaction, task: str, key: str) -> Holder | None:
+def _find_fresh(tx: SqlTransaction, task: str, key: str) -> Holder | None:
     """Find the holder of a key. First cancel a waiting holder that has expired: the new call would
     otherwise be lost with that job."""
-    holder = find(tx.connection, task, key, tx.now_ms)
+    holder = find(tx, task, key, tx.now_ms)
     if holder is None or not holder.is_queued:
         return holder
     if holder.expires_ms is None or holder.expires_ms > tx.now_ms:
@@ -83,16 +81,16 @@ def _find_fresh(tx: Transaction, task: str, key: str) -> Holder | None:
     if job.state != State.READY:
         tx.move(job, Event.DUE)
     tx.move(job, Event.EXPIRE, reason=Reason.EXPIRED)
-    return find(tx.connection, task, key, tx.now_ms)
+    return find(tx, task, key, tx.now_ms)
 
 
-def _load(tx: Transaction, holder: Holder) -> JobRow:
+def _load(tx: SqlTransaction, holder: Holder) -> JobRow:
     job = tx.job(holder.id)
     assert job is not None, "it was read in this transaction"
     return job
 
 
-def _replace(tx: Transaction, job: JobRow, new: NewJob, unique: UniqueKey) -> None:
+def _replace(tx: SqlTransaction, job: JobRow, new: NewJob, unique: UniqueKey) -> None:
     due_ms = new.due_ms(tx.now_ms)
     is_ready = due_ms <= tx.now_ms
     stays_in_line = is_ready and job.state == State.READY
@@ -124,26 +122,27 @@ def _replace(tx: Transaction, job: JobRow, new: NewJob, unique: UniqueKey) -> No
     tx.note_due(new.queue, due_ms)
 
 
-def declare(tx: Transaction, job: NewJob, unique: UniqueKey, row: int) -> None:
+def declare(tx: SqlTransaction, job: NewJob, unique: UniqueKey, row: int) -> None:
     tx.run("declare_unique", row, unique.key, unique.until, _period_until_ms(tx, unique))
     tx.run("keep_unique_key", job.task, unique.key, job.id)
 
 
-def _period_until_ms(tx: Transaction, unique: UniqueKey) -> int | None:
+def _period_until_ms(tx: SqlTransaction, unique: UniqueKey) -> int | None:
     return tx.now_ms + unique.period_ms if unique.period_ms else None
 
 
-def take(tx: Transaction, job: JobRow) -> bool:
+def take(tx: SqlTransaction, job: JobRow) -> bool:
     """Point the key to a revived job; return False if another job holds the key."""
     (key,) = tx.one("read_unique_key", job.id) or (None,)
     if key is None:
         return True
-    holder = find(tx.connection, job.task, key, tx.now_ms)
+    tx.lock_key(job.task, key)
+    holder = find(tx, job.task, key, tx.now_ms)
     if holder is not None and holder.id != job.id:
         return False
     tx.run("keep_unique_key", job.task, key, job.id)
     return True
 
 
-def forget(tx: Transaction, job_id: str) -> None:
+def forget(tx: SqlTransaction, job_id: str) -> None:
     tx.run("forget_unique_key", job_id)

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import apsw
-
 from windlass.engine.contract import (
     MAX_AUDIT,
     MAX_DOCUMENTS,
@@ -19,21 +17,21 @@ from windlass.engine.contract import (
     DocumentChange,
     too_many_documents,
 )
-from windlass.engine.sqlite.statements import Row, as_array, first, rows
-from windlass.engine.sqlite.transaction import Transaction
+from windlass.engine.sql.statements import Row, Statements
+from windlass.engine.sql.transaction import SqlTransaction
 
 #: No printable character sorts after this one.
 _AFTER_ALL_IDS: Final = "\x7f"
 
 
-def get(connection: apsw.Connection, kind: str, keys: Sequence[str]) -> list[Document | None]:
-    found = rows(connection, "read_documents", kind, as_array(keys))
+def get(db: Statements, kind: str, keys: Sequence[str]) -> list[Document | None]:
+    found = db.rows("read_documents", kind, db.array(keys))
     documents = {row[0]: _to_document(kind, row) for row in found}
     return [documents.get(key) for key in keys]
 
 
-def list_by_key(connection: apsw.Connection, kind: str, after: str, limit: int) -> list[Document]:
-    found = rows(connection, "list_documents", kind, after, max(0, limit))
+def list_by_key(db: Statements, kind: str, after: str, limit: int) -> list[Document]:
+    found = db.rows("list_documents", kind, after, max(0, limit))
     return [_to_document(kind, row) for row in found]
 
 
@@ -45,13 +43,14 @@ def _to_document(kind: str, row: Row) -> Document:
 class DocumentChanges:
     """Changes of one transaction, and the number of documents of each kind after them."""
 
-    def __init__(self, tx: Transaction) -> None:
+    def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx
         self._numbers: dict[str, int] = {}
 
     def apply(self, change: DocumentChange) -> bool:
         tx, kind, key = self._tx, change.kind, change.key
-        stored: str | None = first(tx.connection, "find_document", kind, key)
+        tx.lock("document", kind, key)
+        stored: str | None = tx.first("find_document", kind, key)
         if stored is None and change.body is None:
             return True
         if (stored or "") != change.expected:
@@ -71,20 +70,21 @@ class DocumentChanges:
     def _count(self, kind: str) -> int:
         """Count once per transaction: a count reads all documents of a kind."""
         if kind not in self._numbers:
-            self._numbers[kind] = int(first(self._tx.connection, "count_documents", kind))
+            self._tx.lock("documents", kind)
+            self._numbers[kind] = int(self._tx.first("count_documents", kind))
         return self._numbers[kind]
 
 
-def change(tx: Transaction, changes: Sequence[DocumentChange]) -> list[bool]:
+def change(tx: SqlTransaction, changes: Sequence[DocumentChange]) -> list[bool]:
     return list(map(DocumentChanges(tx).apply, changes))
 
 
-def add_audit(tx: Transaction, entries: Sequence[AuditEntry]) -> None:
+def add_audit(tx: SqlTransaction, entries: Sequence[AuditEntry]) -> None:
     for entry in entries:
         tx.run("add_audit", entry.id, tx.now_ms, entry.body)
     tx.run("trim_audit", MAX_AUDIT)
 
 
-def list_audit(connection: apsw.Connection, before: str, limit: int) -> list[AuditEntry]:
-    found = rows(connection, "list_audit", before or _AFTER_ALL_IDS, max(0, limit))
+def list_audit(db: Statements, before: str, limit: int) -> list[AuditEntry]:
+    found = db.rows("list_audit", before or _AFTER_ALL_IDS, max(0, limit))
     return [AuditEntry(id=id, at_ms=at_ms, body=body) for id, at_ms, body in found]

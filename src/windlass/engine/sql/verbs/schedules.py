@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import apsw
-import msgspec
+from typing import Any
 
 from windlass.engine.contract import DueSchedules, ScheduleChange, ScheduleRecord
-from windlass.engine.sqlite.statements import Row, as_array, first, rows
-from windlass.engine.sqlite.transaction import Transaction
-from windlass.engine.sqlite.verbs import admin, put
-
-_decode_ids = msgspec.json.Decoder(tuple[str, ...]).decode
+from windlass.engine.sql.statements import Row, Statements
+from windlass.engine.sql.transaction import SqlTransaction
+from windlass.engine.sql.verbs import admin, put
 
 
-def change(tx: Transaction, wanted: ScheduleChange) -> bool:
+def change(tx: SqlTransaction, wanted: ScheduleChange) -> bool:
+    tx.lock("schedule", wanted.name)
     found = tx.one("find_schedule", wanted.name)
     revision = "" if found is None else found[1]
     if revision != wanted.expected:
         return bool(revision == wanted.revision)  # applied by an earlier call
-    watched = as_array(wanted.watched)
+    watched = tx.array(wanted.watched)
     values = (wanted.name, wanted.revision, wanted.due_ms, wanted.note, watched)
     ((row,),) = tx.rows("save_schedule", *values)
     if wanted.body is not None:
@@ -31,7 +28,7 @@ def change(tx: Transaction, wanted: ScheduleChange) -> bool:
     return True
 
 
-def remove(tx: Transaction, name: str) -> bool:
+def remove(tx: SqlTransaction, name: str) -> bool:
     found = tx.one("find_schedule", name)
     if found is None:
         return False
@@ -40,42 +37,42 @@ def remove(tx: Transaction, name: str) -> bool:
     return True
 
 
-def get(connection: apsw.Connection, names: Sequence[str]) -> list[ScheduleRecord | None]:
-    found = rows(connection, "read_schedules", as_array(names))
-    records = {record.name: record for record in _to_records(connection, found)}
+def get(db: Statements, names: Sequence[str]) -> list[ScheduleRecord | None]:
+    found = db.rows("read_schedules", db.array(names))
+    records = {record.name: record for record in _to_records(db, found)}
     return [records.get(name) for name in names]
 
 
-def list_by_name(connection: apsw.Connection, after: str, limit: int) -> list[ScheduleRecord]:
-    return _to_records(connection, rows(connection, "list_schedules", after, limit))
+def list_by_name(db: Statements, after: str, limit: int) -> list[ScheduleRecord]:
+    return _to_records(db, db.rows("list_schedules", after, limit))
 
 
-def due(connection: apsw.Connection, skip: Sequence[str], limit: int, now_ms: int) -> DueSchedules:
-    found = rows(connection, "list_due_schedules", now_ms, as_array(skip), limit + 1)
-    next_ms = first(connection, "next_schedule", now_ms)
+def due(db: Statements, skip: Sequence[str], limit: int, now_ms: int) -> DueSchedules:
+    found = db.rows("list_due_schedules", now_ms, db.array(skip), limit + 1)
+    next_ms = db.first("next_schedule", now_ms)
     return DueSchedules(
         now_ms=now_ms,
-        records=tuple(_to_records(connection, found[:limit])),
+        records=tuple(_to_records(db, found[:limit])),
         more=len(found) > limit,
         next_in_ms=None if next_ms is None else next_ms - now_ms,
     )
 
 
-def _to_records(connection: apsw.Connection, found: Sequence[Row]) -> list[ScheduleRecord]:
-    return [_to_record(connection, *row) for row in found]
+def _to_records(db: Statements, found: Sequence[Row]) -> list[ScheduleRecord]:
+    return [_to_record(db, *row) for row in found]
 
 
 def _to_record(
-    connection: apsw.Connection,
+    db: Statements,
     name: str,
     revision: str,
     due_ms: int | None,
     body: bytes,
     note: bytes,
-    packed: str,
+    packed: Any,
 ) -> ScheduleRecord:
-    watched = _decode_ids(packed)
-    live = {id for (id,) in rows(connection, "list_unfinished", packed)} if watched else set()
+    watched = db.unpack(packed)
+    live = {id for (id,) in db.rows("list_unfinished", packed)} if watched else set()
     return ScheduleRecord(
         name=name,
         revision=revision,

@@ -1,4 +1,4 @@
-"""Groups of dead jobs. `Transaction` keeps the group of each dead job.
+"""Groups of dead jobs. `SqlTransaction` keeps the group of each dead job.
 
 1. `tallies` reads groups, and `label` changes the group of a job.
 2. `find_grouped` reads the dead jobs of a fingerprint, the latest death first.
@@ -7,8 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import apsw
 
 from windlass.core.states import State
 from windlass.engine.contract import (
@@ -20,29 +18,27 @@ from windlass.engine.contract import (
     check_fingerprint,
     to_tallies,
 )
-from windlass.engine.sqlite.statements import Row, rows
-from windlass.engine.sqlite.transaction import Transaction
+from windlass.engine.sql.statements import Row, Statements
+from windlass.engine.sql.transaction import SqlTransaction
 
 
-def tallies(
-    connection: apsw.Connection, fingerprints: Sequence[str] | None, limit: int
-) -> DeadTallies:
+def tallies(db: Statements, fingerprints: Sequence[str] | None, limit: int) -> DeadTallies:
     """Read one group more than the limit, to know whether there are more."""
     if fingerprints is None:
-        found = rows(connection, "largest_dead_groups", limit + 1)
+        found = db.rows("largest_dead_groups", limit + 1)
     else:
         found = [
             row
             for fingerprint in dict.fromkeys(fingerprints)
-            for row in rows(connection, "dead_groups_of", limit + 1, fingerprint)
+            for row in db.rows("dead_groups_of", limit + 1, fingerprint)
         ]
-    read = [_to_tally(connection, row) for row in found if row[-1] is not None]
+    read = [_to_tally(db, row) for row in found if row[-1] is not None]
     return to_tallies(read, limit, more=False)
 
 
-def _to_tally(connection: apsw.Connection, row: Row) -> DeadTally:
+def _to_tally(db: Statements, row: Row) -> DeadTally:
     fingerprint, release, queue, task, number, first_ms, last_job = row
-    ((example, last_ms),) = rows(connection, "read_death", last_job) or (("", first_ms),)
+    ((example, last_ms),) = db.rows("read_death", last_job) or (("", first_ms),)
     return DeadTally(
         fingerprint=fingerprint,
         release=release,
@@ -55,13 +51,13 @@ def _to_tally(connection: apsw.Connection, row: Row) -> DeadTally:
     )
 
 
-def label(tx: Transaction, labels: Sequence[DeadLabel]) -> list[ChangeCode]:
+def label(tx: SqlTransaction, labels: Sequence[DeadLabel]) -> list[ChangeCode]:
     for one in labels:
         check_fingerprint(one.fingerprint)
     return [_label(tx, one) for one in labels]
 
 
-def _label(tx: Transaction, given: DeadLabel) -> ChangeCode:
+def _label(tx: SqlTransaction, given: DeadLabel) -> ChangeCode:
     job = tx.job(given.id)
     if job is None:
         return ChangeCode.UNKNOWN
@@ -72,17 +68,15 @@ def _label(tx: Transaction, given: DeadLabel) -> ChangeCode:
     return ChangeCode.DONE
 
 
-def find_grouped(
-    connection: apsw.Connection, filter: Filter, before: Row, number: int
-) -> list[Row]:
+def find_grouped(db: Statements, filter: Filter, before: Row, number: int) -> list[Row]:
     """Read dead jobs of a fingerprint before an instant and a row, each with its death. All groups
     are in the order of their deaths, so the first entries of each are enough."""
     chosen = (filter.fingerprint, filter.release, filter.queue, filter.task)
     deaths = [
         death
-        for (group,) in rows(connection, "list_group_numbers", *chosen)
-        for death in rows(connection, "find_deaths", group, *before, number)
+        for (group,) in db.rows("list_group_numbers", *chosen)
+        for death in db.rows("find_deaths", group, *before, number)
     ]
     deaths.sort(reverse=True)
-    found = ((rows(connection, "read_job_at", job), at_ms) for at_ms, job in deaths[:number])
+    found = ((db.rows("read_job_at", job), at_ms) for at_ms, job in deaths[:number])
     return [(*record[0], at_ms) for record, at_ms in found if record]

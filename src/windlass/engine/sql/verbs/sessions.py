@@ -14,18 +14,17 @@ from windlass.engine.contract import (
     SessionCommand,
     check_held,
 )
-from windlass.engine.sqlite.statements import as_array
-from windlass.engine.sqlite.transaction import JobRow, Transaction, end_mark
-from windlass.engine.sqlite.verbs.claim import EMPTY
+from windlass.engine.sql.transaction import JobRow, SqlTransaction, end_mark
+from windlass.engine.sql.verbs.upkeep import EMPTY
 
 
-def beat(tx: Transaction, beats: Sequence[Beat]) -> list[Pulse]:
+def beat(tx: SqlTransaction, beats: Sequence[Beat]) -> list[Pulse]:
     check_held(beats)
     tx.notice()
     return [_beat(tx, one) for one in beats]
 
 
-def _beat(tx: Transaction, sign: Beat) -> Pulse:
+def _beat(tx: SqlTransaction, sign: Beat) -> Pulse:
     known = tx.one("read_command", sign.session)
     gone, command = known or (False, SessionCommand.RUN)
     if gone:
@@ -46,38 +45,37 @@ def _beat(tx: Transaction, sign: Beat) -> Pulse:
     )
 
 
-def _old_claims(tx: Transaction, session: str) -> list[JobRow]:
+def _old_claims(tx: SqlTransaction, session: str) -> list[JobRow]:
     """Load jobs that a session has held so long that the reply to their claim must have arrived."""
     return tx.load("load_unknown_nonces", session, tx.now_ms - UNKNOWN_NONCE_MS, tx.now_ms)
 
 
-def _give_back_unknown(tx: Transaction, sign: Beat, nonces: Collection[str]) -> None:
+def _give_back_unknown(tx: SqlTransaction, sign: Beat, nonces: Collection[str]) -> None:
     """Release claims that no child knows, because the reply was lost, and so cannot finish."""
     for job in _old_claims(tx, sign.session):
         if job.token is not None and job.token not in nonces and job.token <= sign.newest:
             tx.move(job, Event.RELEASE, started=False)
 
 
-def _compare_held(tx: Transaction, sign: Beat, held: Sequence[str]) -> tuple[str, ...]:
+def _compare_held(tx: SqlTransaction, sign: Beat, held: Sequence[str]) -> tuple[str, ...]:
     """Release jobs that the worker does not have; return those that it has no more claim to."""
     listed = frozenset(held)
     for job in _old_claims(tx, sign.session):
         if job.id not in listed and job.token is not None and job.token <= sign.newest:
             tx.move(job, Event.RELEASE, started=False)
-    lost = {job_id for (job_id,) in tx.rows("not_held", sign.session, as_array(held))}
+    lost = {job_id for (job_id,) in tx.rows("not_held", sign.session, tx.array(held))}
     return tuple(job_id for job_id in held if job_id in lost)
 
 
-def set_command(tx: Transaction, sessions: Sequence[str], command: SessionCommand) -> list[bool]:
+def set_command(tx: SqlTransaction, sessions: Sequence[str], command: SessionCommand) -> list[bool]:
     return [_set_command(tx, session, command) for session in sessions]
 
 
-def _set_command(tx: Transaction, session: str, command: SessionCommand) -> bool:
-    tx.run("command_session", session, str(command))
-    return bool(tx.connection.changes())
+def _set_command(tx: SqlTransaction, session: str, command: SessionCommand) -> bool:
+    return bool(tx.change("command_session", session, str(command)))
 
 
-def release(tx: Transaction, session: str, nonce: str) -> int:
+def release(tx: SqlTransaction, session: str, nonce: str) -> int:
     tx.run("use_up_nonce", session, tx.now_ms + tx.options.lease_ms, nonce)
     jobs = tx.load("load_held_under", session, nonce)
     for job in jobs:
@@ -86,7 +84,7 @@ def release(tx: Transaction, session: str, nonce: str) -> int:
     return len(jobs)
 
 
-def close(tx: Transaction, session: str, suspects: Sequence[str], cause: str) -> Closed:
+def close(tx: SqlTransaction, session: str, suspects: Sequence[str], cause: str) -> Closed:
     """End a session: charge a single suspect, or mark several to run alone."""
     event = Event.CRASH if len(set(suspects)) == 1 else Event.SUSPECT
     blamed = released = 0
@@ -103,10 +101,10 @@ def close(tx: Transaction, session: str, suspects: Sequence[str], cause: str) ->
     return Closed(suspected=blamed, released=released)
 
 
-def lose(tx: Transaction, session: str, cause: str) -> int:
+def lose(tx: SqlTransaction, session: str, cause: str) -> int:
     jobs = tx.load("load_held", session, -1)
     for job in jobs:
         tx.move(job, Event.LOSE, error=cause.encode())
-    tx.totals["sessions_lost"] += len(tx.rows("read_infos", as_array([session])))
+    tx.totals["sessions_lost"] += len(tx.rows("read_infos", tx.array([session])))
     tx.run("end_session", session, tx.now_ms + GONE_SESSION_MS, EMPTY)
     return len(jobs)

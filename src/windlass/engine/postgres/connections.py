@@ -1,0 +1,320 @@
+"""The connections to one server: a small pool, deadlines, and repeats after a failure.
+
+1. `Connections.run` takes a connection and calls a function with it. Each call of the contract may
+   be repeated, so a call that met a broken connection, a deadlock or a server that restarts is
+   repeated on a new connection until its deadline.
+2. `DeadlineConnection` gives up a call at its deadline, also when the server is frozen.
+3. After a fork, the child makes its own connections and never touches those of its parent.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import make_conninfo
+from psycopg.types.numeric import Int8BinaryDumper
+
+from windlass.engine import fork_safety
+from windlass.engine.postgres.statements import Connection
+from windlass.engine.postgres.url import PostgresAddress
+from windlass.engine.sql.statements import Row
+from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
+
+T = TypeVar("T")
+
+#: Statements of a connection that the server remembers.
+PREPARED: Final = 300
+#: How long to wait before a repeat: at first, and at most, in seconds.
+_FIRST_PAUSE_S: Final = 0.02
+_MOST_PAUSE_S: Final = 0.5
+#: A transaction whose client fell silent is ended after this time, so that it keeps no locks.
+_IDLE_MS: Final = 20_000
+#: What the planner must not choose. Every statement here is a search by an index; but a plan is
+#: kept, and one that was made while a table was small reads all of it when it has grown.
+PLANNER: Final = (
+    "enable_seqscan",
+    "enable_bitmapscan",
+    "enable_hashjoin",
+    "enable_mergejoin",
+    "enable_material",
+    "jit",
+)
+#: SQLSTATE -> advice for errors that pass: a repeat may succeed.
+_TRANSIENT: Final = {
+    "25006": "The server is read-only: it is a standby, or was set to be.",
+    "40001": "Transactions on the server conflict.",
+    "40P01": "Transactions on the server wait for each other.",
+    "53100": "The disk of the server is full.",
+    "53200": "The server has no memory left.",
+    "53300": "The server has no free connections: raise max_connections, or use a pooler.",
+    "55P03": "Another transaction holds a lock for long.",
+    "57014": "A statement took too long.",
+    "57P01": "The server is shutting down.",
+    "57P02": "The server restarts after a crash.",
+    "57P03": "The server is starting up.",
+    "57P05": "The server ended an idle connection.",
+}
+#: Errors of a schema that was not made yet, or was removed, or has another format.
+UNPREPARED: Final = (
+    errors.UndefinedTable,
+    errors.InvalidSchemaName,
+    errors.UndefinedColumn,
+    errors.DivisionByZero,  # of the statement `begin`
+)
+#: Classes of SQLSTATE that pass: connection exceptions.
+_TRANSIENT_CLASSES: Final = ("08",)
+
+
+class DeadlineConnection(psycopg.Connection[Row]):
+    """A connection whose calls end at an instant of the monotonic clock."""
+
+    deadline: float = float("inf")
+    is_used = False  # whether anything was sent since it was taken
+
+    def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
+        self.is_used = True
+        return super().wait(_until(gen, self), *args, **options)
+
+
+def _until(gen: Generator[Any, Any, T], connection: DeadlineConnection) -> Generator[Any, Any, T]:
+    """Pass on what a generator waits for. The driver resumes it several times a second."""
+    try:
+        state = next(gen)
+        while True:
+            ready = yield state
+            if time.monotonic() >= connection.deadline:
+                _abandon(gen, connection)
+                raise TimeoutError("no answer in time")
+            state = gen.send(ready)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]  # the value of the driver's own generator
+
+
+def _abandon(gen: Generator[Any, Any, T], connection: DeadlineConnection) -> None:
+    """End the driver's work on a connection, which cannot be used any more."""
+    connection.pgconn.finish()
+    with suppress(psycopg.Error, RuntimeError):
+        gen.close()
+
+
+class Connections:
+    """A pool of connections for one engine object."""
+
+    def __init__(self, address: PostgresAddress, *, most: int, timeout_ms: int) -> None:
+        self.address = address
+        self._most = most
+        self._timeout_s = timeout_ms / 1000
+        self._reset()
+        fork_safety.watch(self)
+
+    def _reset(self) -> None:
+        self._change = threading.Condition()
+        self._idle: list[DeadlineConnection] = []
+        self._taken = 0
+
+    @property
+    def location(self) -> str:
+        return f"postgresql {self.address.with_schema}"
+
+    # ------------------------------------------------------------------------------------ calls
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """Call a function with a connection, and repeat it after errors that pass."""
+        began = time.monotonic()
+        deadline = began + self._timeout_s
+        pause_s, was_sent = _FIRST_PAUSE_S, False
+        while True:
+            connection = None
+            try:
+                connection = self._take(deadline)
+                connection.deadline, connection.is_used = deadline, False
+                value = work(connection)
+            except (psycopg.Error, TimeoutError) as error:
+                was_sent = was_sent or (connection is not None and connection.is_used)
+                self._discard(connection)
+                self._raise_if_final(error)
+                if time.monotonic() + pause_s >= deadline:
+                    raise self._unavailable(error, began, unsent=not was_sent) from error
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, _MOST_PAUSE_S)
+            except BaseException:
+                self._give_back(connection)
+                raise
+            else:
+                self._give_back(connection)
+                return value
+
+    def _take(self, deadline: float) -> DeadlineConnection:
+        with self._change:
+            while not self._idle and self._taken >= self._most:
+                if not self._change.wait(deadline - time.monotonic()):
+                    raise TimeoutError("all connections are busy")
+            self._taken += 1
+            if self._idle:
+                return self._idle.pop()
+        try:
+            return self.connect(self.address.conninfo, deadline)
+        except BaseException:
+            self._discard(None, was_taken=True)
+            raise
+
+    def connect(self, conninfo: str, deadline: float) -> DeadlineConnection:
+        """Make a connection for short statements."""
+        left_s = max(1.0, deadline - time.monotonic())
+        connection = DeadlineConnection.connect(
+            make_conninfo(
+                conninfo,
+                connect_timeout=str(max(2, round(left_s))),
+                fallback_application_name="windlass",
+            ),
+            autocommit=True,
+            prepare_threshold=None if self.address.is_pooled else 0,
+            cursor_factory=psycopg.RawCursor,
+        )
+        connection.deadline = deadline
+        connection.prepared_max = PREPARED
+        connection.adapters.register_dumper(int, Int8BinaryDumper)
+        if not self.address.is_pooled:
+            for statement in self.settings("SET"):
+                connection.execute(statement)
+        return connection
+
+    def settings(self, verb: str) -> list[str]:
+        """The settings of a connection, or with `SET LOCAL` those of a transaction."""
+        return [
+            f"{verb} statement_timeout = {round(self._timeout_s * 1000)}",
+            f"{verb} idle_in_transaction_session_timeout = {_IDLE_MS}",
+            f"{verb} plan_cache_mode = force_generic_plan",
+            f"{verb} default_transaction_isolation = 'read committed'",
+            *(f"{verb} {name} = off" for name in PLANNER),
+        ]
+
+    def _give_back(self, connection: DeadlineConnection | None) -> None:
+        if connection is None:
+            return
+        is_clean = (
+            not connection.closed
+            and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        )
+        if not is_clean:
+            self._discard(connection)
+            return
+        with self._change:
+            self._idle.append(connection)
+            self._taken -= 1
+            self._change.notify()
+
+    def _discard(self, connection: DeadlineConnection | None, *, was_taken: bool = False) -> None:
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
+        if connection is not None or was_taken:
+            with self._change:
+                self._taken -= 1
+                self._change.notify()
+
+    def close(self) -> None:
+        with self._change:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            with suppress(psycopg.Error):
+                connection.close()
+
+    # ----------------------------------------------------------------------------------- errors
+
+    def _raise_if_final(self, error: Exception) -> None:
+        """Raise an engine error for a failure that a repeat does not help."""
+        if isinstance(error, TimeoutError) or not isinstance(error, psycopg.Error):
+            return
+        code = error.sqlstate
+        if isinstance(error, UNPREPARED):
+            raise error  # the tables must be made first, or have another format
+        if code is None:
+            if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+                self._raise_if_refused(error)
+                return
+            raise self._refusal(error) from error
+        if code in _TRANSIENT or code[:2] in _TRANSIENT_CLASSES:
+            return
+        if code == "54000":  # a limit of the server
+            raise PayloadTooLarge(
+                f"PostgreSQL cannot store a value of this size ({_first_line(str(error))}). Store "
+                "large data elsewhere, and enqueue its key."
+            ) from error
+        raise self._refusal(error) from error
+
+    def _raise_if_refused(self, error: psycopg.Error) -> None:
+        """The driver has no code for a login that fails while it connects."""
+        text = str(error)
+        for words, advice in _REFUSALS.items():
+            if words in text:
+                raise EngineError(
+                    f"The PostgreSQL server at {self.address} refused the connection "
+                    f"({_first_line(text)}). {advice}",
+                    location=self.location,
+                ) from error
+
+    def _refusal(self, error: psycopg.Error) -> EngineError:
+        text = _first_line(str(error))
+        if error.sqlstate == "42501":
+            return EngineError(
+                f"The role may not do this on the PostgreSQL server at {self.address} ({text}). "
+                "Grant it, or run `windlass migrate` as the owner of the schema "
+                f"{self.address.schema}.",
+                location=self.location,
+            )
+        return EngineError(
+            f"The PostgreSQL server at {self.address} refused a statement ({text}). This is a bug "
+            "in windlass or damaged data: run `windlass check`.",
+            location=self.location,
+        )
+
+    def _unavailable(self, cause: Exception, began: float, *, unsent: bool) -> EngineUnavailable:
+        seconds = time.monotonic() - began
+        code = cause.sqlstate if isinstance(cause, psycopg.Error) else None
+        advice = _TRANSIENT.get(code or "", "Check that it runs, and the host and port in the url.")
+        did = "did not answer" if code is None else "did no work"
+        return EngineUnavailable(
+            f"The PostgreSQL server at {self.address} {did} for {seconds:.1f} s "
+            f"({_first_line(str(cause)) or type(cause).__name__}). {advice}",
+            location=self.location,
+            seconds=round(seconds, 3),
+            unsent=unsent,
+        )
+
+    # ------------------------------------------------------------------------------------ forks
+
+    def before_fork(self) -> None:
+        self._change.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        self._change.release()
+
+    def after_fork_in_child(self) -> None:
+        """Leave the parent's connections alone: the driver closes only those of its own process."""
+        self._inherited = self._idle
+        self._reset()
+
+
+#: What the server says when it refuses a login -> how to fix it.
+_REFUSALS: Final = {
+    "authentication failed": "Check the user and the password in the url, or PGPASSWORD.",
+    "no password supplied": "Give the password in the url, in PGPASSWORD or in ~/.pgpass.",
+    "does not exist": "Create it first (createdb, createuser), or correct the url.",
+    "no pg_hba.conf entry": "Allow this host, user and database in pg_hba.conf.",
+    "server does not support SSL": "Use sslmode=prefer, or switch TLS on at the server.",
+    "certificate verify failed": "Check sslrootcert and sslmode in the url.",
+    "invalid connection option": "Correct the options after the question mark of the url.",
+    "invalid sslmode value": "Use disable, prefer, require, verify-ca or verify-full.",
+    "invalid integer value": "Correct the options after the question mark of the url.",
+}
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0].rstrip(".")

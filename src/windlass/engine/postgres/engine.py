@@ -1,0 +1,601 @@
+"""The PostgreSQL engine: each operation of the contract is one transaction on one schema.
+
+`windlass.engine.sql.verbs` implements most operations, `verbs/` those that this engine does in its
+own way. This class opens the transaction, settles its bookkeeping and wakes idle sessions after the
+commit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+import msgspec
+import psycopg
+from psycopg import errors
+
+from windlass.core.ids import new_id, new_ids
+from windlass.core.queues.settings import paused_tasks, task_key
+from windlass.engine.contract import (
+    BITE,
+    MAX_DEAD_TALLIES,
+    AuditEntry,
+    Batch,
+    Beat,
+    CancelCode,
+    Capability,
+    ChangeCode,
+    Closed,
+    DeadLabel,
+    DeadTallies,
+    Document,
+    DocumentChange,
+    DueSchedules,
+    Emptied,
+    EngineOptions,
+    EngineSpace,
+    Filter,
+    Finding,
+    HistoryPage,
+    Introductions,
+    JobChange,
+    JobEnd,
+    JobRecord,
+    Measure,
+    Migrated,
+    NewJob,
+    Outcome,
+    Page,
+    Placed,
+    Plan,
+    Pulse,
+    PutCode,
+    QueueChange,
+    QueueRecord,
+    Repaired,
+    Revival,
+    ScheduleChange,
+    ScheduleRecord,
+    SessionCommand,
+    SessionRecord,
+    Stats,
+    Tended,
+    Turn,
+    Verdict,
+    Waiter,
+    WakeUp,
+    check_audit_entries,
+    check_document_changes,
+    check_report,
+)
+from windlass.engine.postgres import migrate
+from windlass.engine.postgres.connections import UNPREPARED, Connections
+from windlass.engine.postgres.result_wakeup import PostgresResultWakeup
+from windlass.engine.postgres.statements import Connection, PostgresStatements
+from windlass.engine.postgres.transaction import Start, Transaction
+from windlass.engine.postgres.url import PostgresAddress
+from windlass.engine.postgres.verbs import check, claim, counters, hot, put, repair, ring
+from windlass.engine.postgres.verbs.finish import succeed_batch
+from windlass.engine.postgres.wakeup import PostgresWakeup
+from windlass.engine.sql.statements import Row, Statements
+from windlass.engine.sql.transaction import read_settings
+from windlass.engine.sql.verbs import (
+    admin,
+    change,
+    dead_groups,
+    documents,
+    finish,
+    history,
+    queues,
+    read,
+    schedules,
+    sessions,
+    unique,
+)
+from windlass.engine.sql.verbs.sessions import set_command
+from windlass.engine.sql.wakeup import Found
+from windlass.errors import EngineError
+
+T = TypeVar("T")
+
+
+class PostgresEngine:
+    """Jobs in one schema of a PostgreSQL database."""
+
+    def __init__(self, address: PostgresAddress, options: EngineOptions) -> None:
+        self.clock_offset_ms = 0
+        self._address = address
+        self._options = options
+        self._connections = Connections(
+            address, most=options.most_calls, timeout_ms=options.timeout_ms
+        )
+        self._wakeup = PostgresWakeup(self._connections)
+        self._result_wakeup = PostgresResultWakeup(self._connections)
+        self._identity = ""  # of the tables that this object has used last
+        self._seen: hot.Seen | None = None  # what the last transaction saw
+        self._has_unreported_loss = False  # `tend` must still report that the tables were replaced
+
+    @property
+    def location(self) -> str:
+        return self._connections.location
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return frozenset(Capability) - {Capability.HANDOFF}
+
+    def new_id(
+        self, task: str, queue: str, idempotency_key: str | None, unique_key: str | None = None
+    ) -> str:
+        return new_id(time.time_ns() // 1_000_000)  # a schema has only one partition
+
+    def new_ids(self, number: int, task: str, queue: str) -> list[str]:
+        return new_ids(number, time.time_ns() // 1_000_000)
+
+    def elsewhere(self, job_id: str) -> list[str]:
+        return []
+
+    # ----------------------------------------------------------------------------- hot paths
+
+    def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
+        seen = self._seen
+        if seen is not None and hot.is_plain(jobs, seen.queues):
+            clock = str(self.clock_offset_ms)
+            start, _ = self._run_short(lambda db: hot.put(db, clock, seen.queues, jobs))
+            if start.queues == seen.queues:
+                self._wakeup.wake(*hot.news_of(jobs))
+                return [Placed(job.id, PutCode.CREATED) for job in jobs]
+        return self._write(lambda tx: put.put_all(tx, jobs))
+
+    def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
+        if not hot.can_succeed(outcomes):
+            return self._write(lambda tx: finish.finish(tx, outcomes, succeed_batch))
+        if not outcomes:
+            return []
+        clock = str(self.clock_offset_ms)
+        _, ended = self._run_short(lambda db: hot.start_successes(db, clock, outcomes))
+        return self._judge(outcomes, ended.fetchall())
+
+    def _judge(self, outcomes: Sequence[Outcome], ended: Iterable[Row]) -> list[Verdict]:
+        """The verdicts on successes, of which these were current."""
+        keys = set(ended)
+        others = [outcome for outcome in outcomes if (outcome.id, outcome.token) not in keys]
+        self._result_wakeup.publish([job_id for job_id, _ in keys])
+        if not others:
+            return [Verdict.OK] * len(outcomes)
+        verdicts = iter(self._write(lambda tx: finish.finish(tx, others, succeed_batch)))
+        return [
+            Verdict.OK if (outcome.id, outcome.token) in keys else next(verdicts)
+            for outcome in outcomes
+        ]
+
+    def turn(
+        self,
+        session: str,
+        outcomes: Sequence[Outcome],
+        nonce: str,
+        plan: Plan,
+        limit: int,
+        *,
+        is_last: bool = False,
+    ) -> Turn:
+        """Finish claims and claim jobs. `is_last` has no effect: this engine has no hand-off."""
+        seen = self._seen
+        line = None if seen is None or limit <= 0 else hot.line_for(plan, seen)
+        if seen is not None and line is not None and hot.can_succeed(outcomes):
+            asked = hot.Asked(session, nonce, plan, limit, self._options.lease_ms, line)
+            return self._turn_short(outcomes, asked, seen)
+        if not outcomes:
+            return Turn(verdicts=(), batch=self._claim(session, nonce, plan, limit))
+
+        def work(tx: Transaction) -> Turn:
+            verdicts = tuple(finish.finish(tx, outcomes, succeed_batch))
+            return Turn(verdicts=verdicts, batch=claim.claim(tx, session, nonce, plan, limit))
+
+        return self._note_line(self._write(work))
+
+    def _turn_short(self, outcomes: Sequence[Outcome], asked: hot.Asked, seen: hot.Seen) -> Turn:
+        clock = str(self.clock_offset_ms)
+
+        def statements(db: PostgresStatements) -> hot.StartedTurn:
+            return hot.start_turn(db, clock, seen, outcomes, asked)
+
+        start, started = self._run_short(statements)
+        leased = started.read()
+        verdicts = tuple(self._judge(outcomes, leased.ended)) if outcomes else ()
+        if start.is_lease_news(self._options.lease_ms, leased.now_ms):
+            self._write(lambda tx: tx.notice())
+        if not leased.claims:
+            batch = self._claim(asked.session, asked.nonce, asked.plan, asked.limit)
+            return Turn(verdicts=verdicts, batch=batch)
+        next_in_ms = leased.look.next_in_ms(leased.now_ms, start.reap_after_ms)
+        batch = Batch(
+            claims=leased.claims,
+            next_in_ms=0 if leased.is_cut_short else next_in_ms,
+            suspects=leased.look.has_suspects and self._has_suspects(asked.plan),
+        )
+        return Turn(verdicts=verdicts, batch=batch)
+
+    def _has_suspects(self, plan: Plan) -> bool:
+        return self._read(lambda db, start: _preview(db, start).idle_batch(plan).suspects)
+
+    def _claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
+        """Claim jobs; first only read, since most claims of idle workers find nothing."""
+        idle = self._read(
+            lambda db, start: claim.idle(db, session, nonce, plan, _preview(db, start))
+        )
+        if idle is not None:
+            return idle
+        batch = self._write(lambda tx: claim.claim(tx, session, nonce, plan, limit))
+        return self._note_line(Turn(verdicts=(), batch=batch)).batch
+
+    def _note_line(self, turn: Turn) -> Turn:
+        """Remember the line of claimed jobs if there was only one: the next claim tries it."""
+        lines = {one.queue for one in turn.batch.claims}
+        if self._seen is not None and len(lines) == 1:
+            self._seen = self._seen._replace(line=lines.pop())
+        return turn
+
+    # ------------------------------------------------------------------------------ sessions
+
+    def release(self, session: str, nonce: str) -> int:
+        return self._write(lambda tx: sessions.release(tx, session, nonce))
+
+    def beat(self, beats: Sequence[Beat]) -> list[Pulse]:
+        return self._write(lambda tx: sessions.beat(tx, beats))
+
+    def close(self, session: str, suspects: Sequence[str], cause: str) -> Closed:
+        return self._write(lambda tx: sessions.close(tx, session, suspects, cause))
+
+    def lose(self, session: str, cause: str) -> int:
+        return self._write(lambda tx: sessions.lose(tx, session, cause))
+
+    def introductions(self, prefix: str, cursor: str | None = None) -> Introductions:
+        return self._read(lambda db, _: read.introductions(db, prefix, cursor))
+
+    def sessions(self) -> list[SessionRecord]:
+        return self._read(lambda db, start: read.sessions(db, start.now_ms))
+
+    def infos(self, sessions: Sequence[str]) -> list[bytes | None]:
+        return self._read(lambda db, _: read.infos(db, sessions))
+
+    def command(self, sessions: Sequence[str], command: SessionCommand) -> list[bool]:
+        return self._write(lambda tx: set_command(tx, sessions, command))
+
+    # ----------------------------------------------------------------------------- operators
+
+    def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
+        return self._write(lambda tx: admin.cancel(tx, ids))
+
+    def change_jobs(self, changes: Sequence[JobChange]) -> list[ChangeCode]:
+        return self._write(lambda tx: change.change_jobs(tx, changes))
+
+    def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
+        return self._write(lambda tx: admin.revive(tx, revivals))
+
+    def discard(
+        self, ids: Sequence[str], seen: Mapping[str, int] | None = None
+    ) -> list[ChangeCode]:
+        return self._write(lambda tx: admin.discard(tx, ids, seen or {}))
+
+    def holders(self, keys: Sequence[tuple[str, str]]) -> list[str | None]:
+        return self._read(
+            lambda db, start: [unique.find_id(db, *key, start.now_ms) for key in keys]
+        )
+
+    def adopt(self, tasks: Sequence[str]) -> int:
+        if not self._read(lambda db, _: admin.can_adopt(db, tasks)):
+            return 0  # in most cases no job matches
+        return self._write(lambda tx: admin.adopt(tx, tasks))
+
+    def queues(self) -> list[QueueRecord]:
+        return self._read(lambda db, start: queues.list_queues(db, start.now_ms))
+
+    def change_queue(self, queue: str, change: QueueChange) -> None:
+        self._write(lambda tx: queues.change_queue(tx, queue, change))
+
+    def pause_task(self, task: str) -> None:
+        self.change_queue(task_key(task), QueueChange(paused=True))
+
+    def resume_task(self, task: str) -> int:
+        self.change_queue(task_key(task), QueueChange(paused=False))
+        return self.adopt([task])
+
+    def paused_tasks(self) -> list[str]:
+        return self._read(lambda db, _: paused_tasks(read_settings(db)))
+
+    def purge(self, queue: str, cursor: str | None = None) -> Emptied:
+        return self._write(lambda tx: queues.purge(tx, queue, cursor))
+
+    def tend(self, known: Sequence[str] | None = None) -> Tended:
+        named = None if known is None else set(known)
+
+        large: list[ring.Slot] = []
+
+        def work(tx: Transaction) -> Tended:
+            slots = ring.list_slots(tx)
+            large[:] = [slot for slot in slots if slot.is_large and not slot.has_records]
+            purged = ring.purge(tx, slots)
+            more = counters.fold(tx)
+            tended = admin.tend(tx, named)
+            tx.run("forget_waiters", BITE)
+            forgotten = tx.change("forget_watches", BITE)
+            return msgspec.structs.replace(
+                tended,
+                purged=tended.purged + purged,
+                more=tended.more or more or BITE in (purged, forgotten),
+            )
+
+        tended = self._write(work)
+        emptied = sum(map(self._empty_slot, large))
+        tended = msgspec.structs.replace(tended, purged=tended.purged + emptied)
+        if not self._has_unreported_loss:
+            return tended
+        self._has_unreported_loss = False
+        return msgspec.structs.replace(tended, emptied=True)
+
+    def _empty_slot(self, slot: ring.Slot) -> int:
+        """Empty a partition, if no other transaction uses it at this moment; else later."""
+
+        def attempt(connection: Connection) -> int:
+            try:
+                return self._commit(connection, lambda tx: ring.empty(tx, slot))[0]
+            except errors.LockNotAvailable:
+                return 0
+
+        return self._run(attempt)
+
+    # ------------------------------------------------------------------------- groups of dead
+
+    def dead_tallies(
+        self, fingerprints: Sequence[str] | None = None, limit: int = MAX_DEAD_TALLIES
+    ) -> DeadTallies:
+        return self._read(lambda db, _: dead_groups.tallies(db, fingerprints, limit))
+
+    def label_dead(self, labels: Sequence[DeadLabel]) -> list[ChangeCode]:
+        return self._write(lambda tx: dead_groups.label(tx, labels))
+
+    # ----------------------------------------------------------------------------- schedules
+
+    def schedule_partition(self, name: str) -> int:
+        return 0
+
+    def change_schedules(self, changes: Sequence[ScheduleChange]) -> list[bool]:
+        return self._write(lambda tx: [schedules.change(tx, change) for change in changes])
+
+    def get_schedules(self, names: Sequence[str]) -> list[ScheduleRecord | None]:
+        return self._read(lambda db, _: schedules.get(db, names))
+
+    def list_schedules(self, after: str = "", limit: int = 100) -> list[ScheduleRecord]:
+        return self._read(lambda db, _: schedules.list_by_name(db, after, limit))
+
+    def due_schedules(self, skip: Sequence[str] = (), limit: int = 100) -> DueSchedules:
+        return self._read(lambda db, start: schedules.due(db, skip, limit, start.now_ms))
+
+    def remove_schedule(self, name: str) -> bool:
+        return self._write(lambda tx: schedules.remove(tx, name))
+
+    # ------------------------------------------------------------------- documents and audit
+
+    def get_documents(self, kind: str, keys: Sequence[str]) -> list[Document | None]:
+        return self._read(lambda db, _: documents.get(db, kind, keys))
+
+    def list_documents(self, kind: str, after: str = "", limit: int = 100) -> list[Document]:
+        return self._read(lambda db, _: documents.list_by_key(db, kind, after, limit))
+
+    def change_documents(self, changes: Sequence[DocumentChange]) -> list[bool]:
+        check_document_changes(changes)
+        return self._write(lambda tx: documents.change(tx, changes))
+
+    def add_audit(self, entries: Sequence[AuditEntry]) -> None:
+        check_audit_entries(entries)
+        self._write(lambda tx: documents.add_audit(tx, entries))
+
+    def list_audit(self, before: str = "", limit: int = 100) -> list[AuditEntry]:
+        return self._read(lambda db, _: documents.list_audit(db, before, limit))
+
+    # -------------------------------------------------------------------------------- history
+
+    def record(self, reporter: str, number: int, measures: Sequence[Measure]) -> None:
+        check_report(number, measures)
+        self._write(lambda tx: history.record(tx, reporter, number, measures))
+
+    def history(
+        self, begin_ago_ms: int, *, by_hour: bool = False, cursor: str | None = None
+    ) -> HistoryPage:
+        return self._read(
+            lambda db, start: history.history(db, start.now_ms, begin_ago_ms, by_hour, cursor)
+        )
+
+    # -------------------------------------------------------------------------------- reading
+
+    def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
+        return self._read(lambda db, start: read.get(db, ids, start.now_ms))
+
+    def ends(self, ids: Sequence[str]) -> list[JobEnd | None]:
+        return self._read(lambda db, start: read.ends(db, ids, start.now_ms))
+
+    def watch(self, ids: Sequence[str], on_end: Callable[[str], None]) -> list[JobEnd | None]:
+        self._result_wakeup.watch(ids, on_end)  # before the read, so that no end is lost between
+        return self.ends(ids)
+
+    def find(self, filter: Filter, cursor: str | None = None, limit: int = 100) -> Page:
+        return self._read(lambda db, start: read.find(db, filter, cursor, limit, start.now_ms))
+
+    def stats(self) -> Stats:
+        return self._read(lambda db, start: read.stats(db, start.now_ms))
+
+    def check(self) -> list[str]:
+        return check.check(self._read)
+
+    def repair(self, cursor: str | None = None, *, change: bool = False) -> Repaired:
+        return repair.repair(self._read, self._write, cursor, change=change)
+
+    def is_used(self) -> bool:
+        return self._connections.run(lambda db: migrate.stored_format(db, self._schema)) > 0
+
+    def examine(self) -> list[Finding]:
+        from windlass.engine.postgres import doctor  # slow to import, and seldom needed
+
+        return list(doctor.examine(self._connections, self._options))
+
+    def space(self) -> EngineSpace:
+        return self._connections.run(migrate.measure_space)
+
+    # ------------------------------------------------------------------------------- waiting
+
+    def wait(self, waiters: Sequence[Waiter], timeout_ms: int) -> list[WakeUp]:
+        return self._wakeup.wait(waiters, timeout_ms, self._look)
+
+    def _look(self, plans: Iterable[Plan]) -> Found:
+        """Promote due jobs, and find the plans that have something to claim."""
+        found = self._read(lambda db, start: _preview(db, start).find(plans))
+        if found.due_in_ms == 0:
+            next_in_ms = self._write(claim.promote_and_reap)
+            return Found(found.ready, next_in_ms)
+        return found
+
+    def read_handoff(self, handed: bytes, nonce: str) -> Batch | None:
+        return None  # this engine has no hand-off
+
+    def nudge(self) -> None:
+        self._wakeup.nudge()
+
+    # ---------------------------------------------------------------------- format and shutdown
+
+    def migrate_jobs(self, cursor: str | None = None) -> Migrated:
+        """Bring the whole schema forward. No job is moved."""
+        return Migrated(steps=migrate.upgrade(self._connections, self._schema))
+
+    def migrate(self) -> int:
+        return self._connections.run(lambda db: migrate.prepare(db, self._schema))
+
+    def migration_sql(self, after: int | None = None) -> str:
+        """Return the SQL of `migrate_jobs`; after a given format without asking the server."""
+        if after is None:
+            after = self._connections.run(lambda db: migrate.stored_format(db, self._schema))
+        return migrate.migration_sql(self._schema, after)
+
+    def shutdown(self) -> None:
+        self._wakeup.close()
+        self._result_wakeup.close()
+        self._connections.close()
+
+    # --------------------------------------------------------------------------- transactions
+
+    @property
+    def _schema(self) -> str:
+        return self._address.schema
+
+    def _read(self, work: Callable[[PostgresStatements, Start], T]) -> T:
+        def attempt(connection: Connection) -> T:
+            return self._within(
+                connection, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", work
+            )
+
+        return self._run(attempt)
+
+    def _write(self, work: Callable[[Transaction], T]) -> T:
+        value, tx = self._run(lambda connection: self._commit(connection, work))
+        if tx.made_ready:
+            self._wakeup.wake(tx.made_ready, tx.ready_tasks)
+        if tx.ended:
+            self._result_wakeup.publish(tx.ended)
+        return value
+
+    def _commit(
+        self, connection: Connection, work: Callable[[Transaction], T]
+    ) -> tuple[T, Transaction]:
+        """Run a write transaction with its bookkeeping."""
+
+        def write(db: PostgresStatements, start: Start) -> tuple[T, Transaction]:
+            tx = Transaction(db, start, self._options, str(self.clock_offset_ms))
+            value = work(tx)
+            tx.settle()
+            return value, tx
+
+        return self._within(connection, "BEGIN", write)
+
+    def _run_short(self, statements: Callable[[PostgresStatements], T]) -> tuple[Start, T]:
+        """Send the statements of a transaction together with its commit, and read their replies
+        afterwards."""
+
+        def attempt(connection: Connection) -> tuple[Start, T]:
+            with self._rolled_back(connection):
+                with connection.pipeline() as pipeline:
+                    db = self._begin(connection, pipeline, "BEGIN")
+                    begun = db.start("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
+                    started = statements(db)
+                    connection.execute("COMMIT")
+                return self._check(begun.fetchall()), started
+
+        return self._run(attempt)
+
+    def _run(self, attempt: Callable[[Connection], T]) -> T:
+        """Run a transaction, and make the tables first if they are missing."""
+        try:
+            return self._connections.run(attempt)
+        except UNPREPARED:
+            self.migrate()
+        try:
+            return self._connections.run(attempt)
+        except UNPREPARED as error:
+            raise EngineError(
+                f"Tables of the schema {self._schema} have been changed or removed ({error}). "
+                "Restore it from a backup, or drop it to begin with an empty one.",
+                location=self.location,
+            ) from error
+
+    def _within(
+        self,
+        connection: Connection,
+        begin: str,
+        work: Callable[[PostgresStatements, Start], T],
+    ) -> T:
+        """Run a transaction on a connection. It is rolled back if `work` raises."""
+        with self._rolled_back(connection), connection.pipeline() as pipeline:
+            db = self._begin(connection, pipeline, begin)
+            begun = db.rows("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
+            value = work(db, self._check(begun))
+            connection.execute("COMMIT")
+        return value
+
+    def _begin(
+        self, connection: Connection, pipeline: psycopg.Pipeline, begin: str
+    ) -> PostgresStatements:
+        is_pooled = self._address.is_pooled
+        connection.execute(begin)
+        for statement in self._connections.settings("SET LOCAL") if is_pooled else ():
+            connection.execute(statement)
+        return PostgresStatements(connection, pipeline, self._schema, prepare=not is_pooled)
+
+    @contextmanager
+    def _rolled_back(self, connection: Connection) -> Iterator[None]:
+        """Roll back a transaction that raises. A broken connection cannot; the server does it."""
+        try:
+            yield
+        except BaseException:
+            if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                try:
+                    connection.execute("ROLLBACK")
+                except (psycopg.Error, TimeoutError):
+                    connection.close()
+            raise
+
+    def _check(self, begun: Sequence[Row]) -> Start:
+        """Read the row of `begin`. Note that the tables are others than before: the stored jobs are
+        lost."""
+        if not begun:
+            raise migrate.of_empty_meta(self._schema)
+        start = Start(*begun[0])
+        if self._identity and self._identity != start.identity:
+            self._has_unreported_loss = True
+        self._identity = start.identity
+        if self._seen is None or self._seen.queues != start.queues:
+            self._seen = hot.Seen(start.queues)
+        return start
+
+
+def _preview(db: Statements, start: Start) -> claim.Preview:
+    return claim.Preview(db, start.now_ms, start.reap_after_ms, start.queues)

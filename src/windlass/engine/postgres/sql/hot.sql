@@ -1,0 +1,101 @@
+-- The hot paths: each is a few statements that are sent together and need nothing from one another's replies.
+
+-- name: put_plain
+-- Store plain jobs, ready, in the order of the arrays, if the settings of queues are still these.
+WITH clock AS (
+    SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
+                ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END AS now_ms
+)
+INSERT INTO windlass.jobs (row, place, id, task, queue, rank, state, created_ms, call)
+SELECT number, number, id, task, queue, rank, 'ready', now_ms, call
+FROM (
+    SELECT nextval('windlass.numbers') AS number, given.*
+    FROM unnest($3::text[], $4::text[], $5::text[], $6::integer[], $7::bytea[]) AS given (id, task, queue, rank, call)
+) AS numbered CROSS JOIN clock
+WHERE (SELECT queues FROM windlass.meta WHERE one = 1) = $2::text
+ON CONFLICT (id) DO NOTHING
+
+-- name: drop_repeated
+-- Remove jobs that this transaction has just stored although they succeeded before.
+DELETE FROM windlass.jobs USING windlass.ended
+WHERE jobs.id = ANY($1::text[]) AND jobs.xmin = pg_current_xact_id()::xid AND ended.id = jobs.id
+
+-- name: count_put
+-- Count the jobs that this transaction has just stored.
+WITH stored AS (
+    SELECT queue, task FROM windlass.jobs WHERE id = ANY($1::text[]) AND xmin = pg_current_xact_id()::xid
+)
+INSERT INTO windlass.deltas (kind, name, part, number)
+SELECT 'jobs', queue, 'ready', count(*) FROM stored GROUP BY queue
+UNION ALL
+SELECT 'enqueued', split_part(queue, '+', 1), task, count(*) FROM stored GROUP BY split_part(queue, '+', 1), task
+
+-- name: look_now
+-- What `look` returns, at the time of the server.
+SELECT EXISTS (SELECT 1 FROM windlass.sessions WHERE gone = 0 AND expires_ms <= now_ms)
+       OR EXISTS (SELECT 1 FROM windlass.sessions WHERE gone = 1),
+       (SELECT due_ms FROM windlass.jobs WHERE due_ms IS NOT NULL ORDER BY due_ms, row LIMIT 1),
+       EXISTS (SELECT 1 FROM windlass.jobs WHERE suspect = 1 AND state = 'ready' AND hold IS NULL),
+       now_ms
+FROM (
+    SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
+                ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END AS now_ms
+) AS clock
+
+-- name: claim_line
+-- Lease the next jobs of one line, if nothing is due, no session is silent, workers were heard of lately, the settings
+-- of queues are still these, and the session, which must be locked, is known and alive, and the nonce new; perhaps also if no other line has jobs. Takes none if one of the
+-- next jobs has expired. The last column is how many jobs were looked at.
+WITH clock AS MATERIALIZED (
+    SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
+                ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END AS now_ms
+), may AS MATERIALIZED (
+    SELECT now_ms FROM clock CROSS JOIN windlass.meta
+    WHERE one = 1 AND queues = $2::text AND now_ms - last_seen_ms BETWEEN 0 AND $9::bigint
+          AND NOT ($10::boolean AND (
+              EXISTS (SELECT 1 FROM windlass.jobs WHERE state = 'ready' AND hold IS NULL AND queue < $5)
+              OR EXISTS (SELECT 1 FROM windlass.jobs WHERE state = 'ready' AND hold IS NULL AND queue > $5)))
+          AND EXISTS (SELECT 1 FROM windlass.sessions WHERE session = $3 AND gone = 0 AND last_nonce < $4)
+          AND NOT EXISTS (SELECT 1 FROM windlass.jobs WHERE due_ms <= now_ms)
+          AND NOT EXISTS (SELECT 1 FROM windlass.sessions WHERE gone = 0 AND expires_ms <= now_ms)
+          AND NOT EXISTS (SELECT 1 FROM windlass.sessions WHERE gone = 1)
+), next AS MATERIALIZED (
+    SELECT found.row, found.rank, found.place, found.expires_ms, octet_length(found.call) AS size
+    FROM may CROSS JOIN LATERAL (
+        SELECT * FROM windlass.jobs
+        WHERE state = 'ready' AND hold IS NULL AND queue = $5 AND suspect = 0
+        ORDER BY rank, place LIMIT $6::bigint FOR UPDATE SKIP LOCKED
+    ) AS found
+), fitting AS MATERIALIZED (
+    SELECT row FROM (
+        SELECT row, sum(size) OVER (ORDER BY rank, place) AS total, row_number() OVER (ORDER BY rank, place) AS number
+        FROM next
+    ) AS sized
+    WHERE (total <= $7::bigint OR number = 1)
+          AND NOT EXISTS (SELECT 1 FROM next CROSS JOIN clock WHERE expires_ms <= now_ms)
+), taken AS (
+    UPDATE windlass.jobs
+    SET state = 'running', session = $3, token = $4, started_ms = now_ms,
+        attempt = attempt + 1, starts = starts + 1, progress = NULL, held_because = NULL
+    FROM fitting CROSS JOIN clock WHERE jobs.row = fitting.row
+    RETURNING rank, place, jobs.row, id, queue, task, attempt, starts, crashes, losses, interruptions, snoozes, strays,
+              created_ms, suspect, age - rank, call, coalesce(ready_ms, created_ms) - started_ms
+), noted AS (
+    UPDATE windlass.sessions SET expires_ms = now_ms + $8::bigint, last_nonce = $4
+    FROM clock WHERE session = $3 AND EXISTS (SELECT 1 FROM taken)
+), counted AS (
+    INSERT INTO windlass.deltas (kind, name, part, number)
+    SELECT 'jobs', $5, unnest(ARRAY['ready', 'running']), unnest(ARRAY[-number, number])
+    FROM (SELECT count(*) AS number FROM taken) AS numbers WHERE number > 0
+)
+SELECT taken.*, (SELECT count(*) FROM next) FROM taken
+
+-- name: note_seen
+-- Store a sign of life of a worker if the last one is older than some time; do not wait for others that do.
+UPDATE windlass.meta SET last_seen_ms = now_ms
+FROM (
+    SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
+                ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END AS now_ms
+) AS clock
+WHERE one = (SELECT one FROM windlass.meta
+             WHERE one = 1 AND now_ms - last_seen_ms BETWEEN $2::bigint AND 10000 FOR UPDATE SKIP LOCKED)

@@ -1,0 +1,40 @@
+-- New jobs and idempotency keys.
+
+-- name: count_waiting
+-- The number of jobs in one line that wait to run.
+SELECT coalesce(sum(number), 0)::bigint FROM (
+    SELECT number FROM windlass.counters
+    WHERE kind = 'jobs' AND name = $1 AND part IN ('waiting', 'scheduled', 'ready', 'retrying')
+    UNION ALL
+    SELECT number FROM windlass.deltas
+    WHERE kind = 'jobs' AND name = $1 AND part IN ('waiting', 'scheduled', 'ready', 'retrying')
+) AS found
+
+-- name: delete_repeated
+-- Remove jobs that this transaction has just stored although they succeeded before: the first of these statements
+-- may not have seen that. Returns their rows.
+DELETE FROM windlass.jobs USING windlass.ended
+WHERE jobs.row = ANY($1::bigint[]) AND ended.id = jobs.id
+RETURNING jobs.row
+
+-- name: find_key
+-- The job that an idempotency key belongs to, while the key is remembered.
+SELECT id, fingerprint FROM windlass.idempotency WHERE task = $1 AND key = $2 AND expires_ms > $3
+
+-- name: insert_jobs
+-- Store new jobs, ready or scheduled, in the order of the arrays; return those that were not known.
+INSERT INTO windlass.jobs (row, place, id, task, queue, rank, state, created_ms, due_ms, expires_ms, call)
+SELECT number, number, id, task, queue, rank, state, created_ms, due_ms, expires_ms, call
+FROM (
+    SELECT nextval('windlass.numbers') AS number, given.*
+    FROM unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[],
+        $9::bytea[]) AS given (id, task, queue, rank, state, created_ms, due_ms, expires_ms, call)
+) AS numbered
+ON CONFLICT (id) DO NOTHING
+RETURNING row, id
+
+-- name: keep_key
+-- Remember an idempotency key; an expired entry is overwritten.
+INSERT INTO windlass.idempotency (task, key, id, fingerprint, expires_ms) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (task, key) DO UPDATE
+SET id = excluded.id, fingerprint = excluded.fingerprint, expires_ms = excluded.expires_ms

@@ -1,0 +1,52 @@
+-- Unique keys.
+
+-- name: declare_unique
+-- Store the settings of a unique key with a new job.
+UPDATE windlass.jobs SET unique_key = $2, unique_until = $3, period_until_ms = $4 WHERE row = $1
+
+-- name: find_holder
+-- The latest job under a unique key, and all columns that decide whether it holds the key.
+SELECT found.*
+FROM windlass.unique_keys AS known CROSS JOIN LATERAL (
+    SELECT id, state, unique_until, coalesce(period_until_ms, 0), expires_ms
+    FROM windlass.jobs WHERE jobs.id = known.id AND jobs.unique_key = known.key
+    UNION ALL
+    SELECT id, 'succeeded', unique_until, coalesce(period_until_ms, 0), expires_ms
+    FROM windlass.ended WHERE ended.id = known.id AND ended.unique_key = known.key
+) AS found
+WHERE known.task = $1 AND known.key = $2
+
+-- name: find_replaced
+-- The job that took over the call of this put; a later put may have replaced that call since.
+SELECT id FROM windlass.jobs WHERE replaced_by = $1
+UNION ALL
+SELECT job FROM windlass.replaced_puts WHERE id = $1 AND expires_ms > $2
+
+-- name: forget_unique_key
+-- Forget the unique key of a removed job, unless the key points to another job by now.
+DELETE FROM windlass.unique_keys
+WHERE id = $1 AND (task, key) = (SELECT task, unique_key FROM windlass.jobs WHERE id = $1)
+
+-- name: keep_replaced_put
+-- Remember, until an instant, the put that gave a job its current call, before a later put replaces that call.
+INSERT INTO windlass.replaced_puts (id, job, expires_ms)
+SELECT replaced_by, id, $2 FROM windlass.jobs WHERE row = $1 AND replaced_by IS NOT NULL
+ON CONFLICT (id) DO UPDATE SET job = excluded.job, expires_ms = excluded.expires_ms
+
+-- name: keep_unique_key
+-- Point a unique key to this job.
+INSERT INTO windlass.unique_keys (task, key, id) VALUES ($1, $2, $3)
+ON CONFLICT (task, key) DO UPDATE SET id = excluded.id
+
+-- name: read_unique_key
+-- The unique key of one job.
+SELECT unique_key FROM windlass.jobs WHERE id = $1
+
+-- name: replace_job
+-- Replace the call of a waiting job by the call of another put, with fresh budgets. Its age is kept or forgotten.
+UPDATE windlass.jobs
+SET queue = $2, rank = $3::integer + age * $12::integer, age = age * $12::integer, place = $4, state = $5, ready_ms = $6,
+    due_ms = $7, expires_ms = $8, unique_until = $9, period_until_ms = $10, replaced_by = $11, hold = NULL, suspect = 0,
+    attempt = 0, starts = 0, crashes = 0, losses = 0, interruptions = 0, snoozes = 0, strays = 0, progress = NULL,
+    held_because = NULL
+WHERE row = $1

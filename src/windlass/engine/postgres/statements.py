@@ -1,0 +1,103 @@
+"""The SQL of this engine, for one schema, and how to run it.
+
+Statements have numbered parameters, $1 and so on, as PostgreSQL itself has them, and name the
+schema as `windlass`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+
+from windlass.engine.sql.statements import Row, Statements, list_migrations, read_statements
+
+_PACKAGE: Final = Path(__file__).parent
+_SCHEMA: Final = re.compile(r"\bwindlass\.")
+
+#: A connection with rows as tuples.
+Connection = psycopg.Connection[Row]
+
+
+@cache
+def statements_for(schema: str) -> Mapping[str, bytes]:
+    """Statement name -> text without comments, for the tables of one schema."""
+    statements = read_statements(_PACKAGE / "sql")
+    return {name: in_schema(text, schema).encode() for name, text in statements.items()}
+
+
+def in_schema(text: str, schema: str) -> str:
+    """Name the tables of a text with their schema, which the search path of a user may not have."""
+    return _SCHEMA.sub(f"{schema}.", text)
+
+
+def migrations() -> Iterator[tuple[int, str]]:
+    """List every migration as (version, text), oldest first."""
+    return list_migrations(_PACKAGE / "migrations")
+
+
+def pack_numbers(values: Iterable[int | None]) -> str:
+    """Write numbers as an array, which a statement casts. The driver would choose a type for each
+    array by its values, so that the server plans the statement again."""
+    return "{" + ",".join("NULL" if value is None else str(value) for value in values) + "}"
+
+
+def _without_nul(value: Any) -> Any:
+    """Replace NUL by a character that is in no name, so that nothing is found under the text."""
+    if isinstance(value, str):
+        return value.replace("\0", "\ufdd0")
+    return [_without_nul(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+class PostgresStatements(Statements):
+    """Runs the statements of this engine on a connection in pipeline mode: those without rows are
+    sent together with the next one that returns some."""
+
+    def __init__(
+        self, connection: Connection, pipeline: psycopg.Pipeline, schema: str, *, prepare: bool
+    ) -> None:
+        self.connection = connection
+        self.pipeline = pipeline
+        self.schema = schema
+        self.prepare = prepare
+        self._sql = statements_for(schema)
+
+    def start(self, name: str, *values: Any) -> psycopg.Cursor[Row]:
+        """Send a statement with the next ones; fetch its rows later."""
+        cursor = self.connection.cursor(binary=True)
+        try:
+            return cursor.execute(self._sql[name], values, prepare=self.prepare)
+        except psycopg.DataError:  # a text has NUL, which no stored text has
+            return cursor.execute(self._sql[name], _without_nul(values), prepare=self.prepare)
+
+    def rows(self, name: str, *values: Any) -> list[Row]:
+        return self.start(name, *values).fetchall()
+
+    def run(self, name: str, *values: Any) -> None:
+        self.start(name, *values)
+
+    def change(self, name: str, *values: Any) -> int:
+        cursor = self.start(name, *values)
+        self.flush()
+        return cursor.rowcount
+
+    def rows_of_slot(self, name: str, slot: int, *values: Any) -> list[Row]:
+        """Run a statement of the ring for one of its partitions; return its rows, if it has any."""
+        text = self._sql[name].replace(b"ended_0", b"ended_%d" % slot)
+        cursor = self.connection.cursor(binary=True).execute(text, values, prepare=False)
+        self.flush()
+        return cursor.fetchall() if cursor.description else []
+
+    def flush(self) -> None:
+        """Wait until all statements so far have run."""
+        self.pipeline.sync()
+
+    def array(self, values: Sequence[Any]) -> list[Any] | str:
+        return pack_numbers(values) if values and isinstance(values[0], int) else list(values)
+
+    def unpack(self, stored: list[str]) -> tuple[str, ...]:
+        return tuple(stored)

@@ -1,0 +1,187 @@
+"""The hot paths in one round trip: a put of plain jobs, and a turn of a worker with one line.
+
+The statements of a path are sent together, with the commit. They check by themselves that nothing
+unusual is to be done: no due job, no silent session, no settings that this process has not seen. If
+there is, they take nothing, and the caller goes the long way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import psycopg
+
+from windlass.core.durations import LATEST_MS
+from windlass.core.queues.labels import queue_of
+from windlass.core.queues.settings import USUAL
+from windlass.core.states import Event
+from windlass.engine.contract import (
+    MIN_RECORD_MS,
+    Claim,
+    NewJob,
+    Outcome,
+    Plan,
+    Succeeded,
+    batches,
+)
+from windlass.engine.postgres.statements import PostgresStatements, pack_numbers
+from windlass.engine.postgres.transaction import SEEN_MS
+from windlass.engine.postgres.verbs.claim import Look, to_claims
+from windlass.engine.postgres.verbs.ring import RING_MS, SLOT_MS, SLOTS
+from windlass.engine.sql.statements import Row
+from windlass.engine.sql.transaction import end_mark, unpack_paused, unpack_settings
+from windlass.engine.sql.wakeup import ReadyLine, ReadyTask
+
+
+def is_plain(jobs: Sequence[NewJob], queues: str) -> bool:
+    """Whether jobs have neither keys nor times, in queues without settings."""
+    settings = unpack_settings(queues)
+    for job in jobs:
+        if job.idempotency_key is not None or job.unique is not None or job.has_times:
+            return False
+        if settings and queue_of(job.queue) in settings:
+            return False
+    return True
+
+
+def put(db: PostgresStatements, clock: str, queues: str, jobs: Sequence[NewJob]) -> None:
+    ids = [job.id for job in jobs]
+    db.run(
+        "put_plain",
+        clock,
+        queues,
+        ids,
+        [job.task for job in jobs],
+        [job.queue for job in jobs],
+        pack_numbers(-job.priority for job in jobs),
+        [job.payload for job in jobs],
+    )
+    db.run("drop_repeated", ids)
+    db.run("count_put", ids)
+
+
+class Seen(NamedTuple):
+    """What this process saw last: it decides whether the short way may be tried."""
+
+    queues: str = ""  # the settings of queues
+    line: str = ""  # the only line with ready jobs, if there was only one
+
+
+def can_succeed(outcomes: Sequence[Outcome]) -> bool:
+    """Whether outcomes are successes of different jobs that fit into one statement."""
+    if not all(type(outcome) is Succeeded for outcome in outcomes):
+        return False
+    if len({outcome.id for outcome in outcomes}) < len(outcomes):
+        return False
+    return len(list(batches(outcomes, lambda outcome: outcome.size))) <= 1
+
+
+def line_for(plan: Plan, seen: Seen) -> str | None:
+    """The line from which a plan claims, if there is only one."""
+    if plan.labels or plan.tasks or plan.suspects or len(plan.queues) > 1:
+        return None
+    line = plan.queues[0] if plan.queues else seen.line
+    if not line or not plan.serves(line):
+        return None
+    own = unpack_settings(seen.queues).get(queue_of(line), USUAL)
+    if own.paused or own.cohort != USUAL.cohort or unpack_paused(seen.queues):
+        return None
+    return line
+
+
+def start_successes(
+    db: PostgresStatements, clock: str, outcomes: Sequence[Outcome]
+) -> psycopg.Cursor[Row]:
+    """End claims with success; the rows are the keys of those that were current."""
+    ended = cast("Sequence[Succeeded]", outcomes)
+    return db.start(
+        "succeed_jobs",
+        clock,
+        [outcome.id for outcome in ended],
+        [outcome.token for outcome in ended],
+        pack_numbers(end_mark(outcome.token, Event.SUCCEED) for outcome in ended),
+        pack_numbers(outcome.result_ttl_ms for outcome in ended),
+        [outcome.result if outcome.result_ttl_ms > 0 else None for outcome in ended],
+        LATEST_MS,
+        MIN_RECORD_MS,
+        SLOT_MS,
+        RING_MS,
+        SLOTS,
+    )
+
+
+class Asked(NamedTuple):
+    """The claim of a turn."""
+
+    session: str
+    nonce: str
+    plan: Plan
+    limit: int
+    lease_ms: int
+    line: str
+
+
+class Leased(NamedTuple):
+    """The reply to a turn: the keys of successes, the claims, and a look at the schema."""
+
+    ended: list[Row]
+    claims: tuple[Claim, ...]
+    is_cut_short: bool
+    look: Look
+    now_ms: int
+
+
+class StartedTurn(NamedTuple):
+    """The statements of a turn that were sent."""
+
+    ended: psycopg.Cursor[Row] | None
+    claimed: psycopg.Cursor[Row]
+    looked: psycopg.Cursor[Row]
+    nonce: str
+
+    def read(self) -> Leased:
+        rows = self.claimed.fetchall()
+        ((*look, now_ms),) = self.looked.fetchall()
+        return Leased(
+            ended=[] if self.ended is None else self.ended.fetchall(),
+            claims=to_claims(self.nonce, sorted(row[:-1] for row in rows)),
+            is_cut_short=bool(rows) and rows[0][-1] > len(rows),
+            look=Look(*look),
+            now_ms=now_ms,
+        )
+
+
+def start_turn(
+    db: PostgresStatements, clock: str, seen: Seen, outcomes: Sequence[Outcome], asked: Asked
+) -> StartedTurn:
+    """End claims with success and claim jobs of one line."""
+    db.run("lock_session", asked.session)  # first, as a transaction that takes its jobs back does
+    ended = start_successes(db, clock, outcomes) if outcomes else None
+    claimed = db.start(
+        "claim_line",
+        clock,
+        seen.queues,
+        asked.session,
+        asked.nonce,
+        asked.line,
+        asked.limit,
+        asked.plan.most_bytes,
+        asked.lease_ms,
+        asked.lease_ms // 2,
+        not asked.plan.queues,
+    )
+    looked = db.start("look_now", clock)
+    db.run("note_seen", clock, SEEN_MS)
+    return StartedTurn(ended, claimed, looked, asked.nonce)
+
+
+def news_of(jobs: Sequence[NewJob]) -> tuple[dict[ReadyLine, int], list[ReadyTask]]:
+    """What idle workers are told of new jobs."""
+    ready: dict[ReadyLine, int] = {}
+    tasks: list[ReadyTask] = []
+    for (line, task), number in Counter([(job.queue, job.task) for job in jobs]).items():
+        ready[ReadyLine(line)] = ready.get(ReadyLine(line), 0) + number
+        tasks.append((line, False, task, number))
+    return ready, tasks

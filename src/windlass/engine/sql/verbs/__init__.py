@@ -1,0 +1,1 @@
+"""Operations of the contract that are the same on every SQL engine."""
