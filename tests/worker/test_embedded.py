@@ -105,7 +105,7 @@ def test_it_claims_nothing_more_on_command(
         running = task.enqueue()
         assert begun.wait(20)
         command(app, given, caplog, words)
-        time.sleep(0.1)  # the heartbeat's thread has told the fetcher
+        time.sleep(0.5)  # the heartbeat's thread has told the fetcher
         waiting = plain.enqueue(1, 1)
         go_on.set()
         assert running.result(timeout=20)

@@ -22,7 +22,7 @@ LEASE_S = 3.0
 #: The heartbeat passes a command on; a busy machine takes a little longer.
 OBEYED_S = LEASE_S / 3 + 2.0
 #: The supervisor has told its children, which do not confirm it.
-SETTLE_S = 0.2
+SETTLE_S = 0.5
 
 
 @pytest.fixture
