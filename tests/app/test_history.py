@@ -24,7 +24,7 @@ from windlass.testing.contract.world import claim_jobs
 SEND = "shop.mail.send"
 
 
-@pytest.fixture(params=["sqlite-file-normal", "redis-4"])
+@pytest.fixture(params=["sqlite-file-normal", "redis-4", "postgres"])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Windlass]:
     with Windlass(fresh_url(request.param, tmp_path)) as app:
         app.task(name=SEND, queue="mail")(nothing)
