@@ -36,7 +36,9 @@ _MOST_PAUSE_S: Final = 0.5
 #: A transaction whose client fell silent is ended after this time, so that it keeps no locks.
 _IDLE_MS: Final = 20_000
 #: What the planner must not choose. Every statement here is a search by an index; but a plan is
-#: kept, and one that was made while a table was small reads all of it when it has grown.
+#: kept, and one that was made while a table was small reads all of it when it has grown. For
+#: the same reason statements join by `= ANY(ARRAY[...])`, and hide what they do not search by in an
+#: expression: for an empty table all indexes cost the same, and the wrong one would be kept.
 PLANNER: Final = (
     "enable_seqscan",
     "enable_bitmapscan",

@@ -17,8 +17,8 @@ ON CONFLICT (id) DO NOTHING
 
 -- name: drop_repeated
 -- Remove jobs that this transaction has just stored although they succeeded before.
-DELETE FROM windlass.jobs USING windlass.ended
-WHERE jobs.id = ANY($1::text[]) AND jobs.xmin = pg_current_xact_id()::xid AND ended.id = jobs.id
+DELETE FROM windlass.jobs
+WHERE id = ANY(ARRAY(SELECT id FROM windlass.ended WHERE id = ANY($1::text[]))) AND xmin = pg_current_xact_id()::xid
 
 -- name: count_put
 -- Count the jobs that this transaction has just stored.
@@ -56,7 +56,7 @@ WITH clock AS MATERIALIZED (
               EXISTS (SELECT 1 FROM windlass.jobs WHERE state = 'ready' AND hold IS NULL AND queue < $5)
               OR EXISTS (SELECT 1 FROM windlass.jobs WHERE state = 'ready' AND hold IS NULL AND queue > $5)))
           AND NOT EXISTS (SELECT 1 FROM windlass.sessions WHERE session = $3 AND (gone <> 0 OR last_nonce >= $4))
-          AND NOT EXISTS (SELECT 1 FROM windlass.jobs WHERE due_ms <= now_ms)
+          AND coalesce((SELECT due_ms FROM windlass.jobs WHERE due_ms IS NOT NULL ORDER BY due_ms, row LIMIT 1) > now_ms, true)
           AND NOT EXISTS (SELECT 1 FROM windlass.sessions WHERE gone = 0 AND expires_ms <= now_ms)
           AND NOT EXISTS (SELECT 1 FROM windlass.sessions WHERE gone = 1)
 ), next AS MATERIALIZED (
@@ -77,7 +77,7 @@ WITH clock AS MATERIALIZED (
     UPDATE windlass.jobs
     SET state = 'running', session = $3, token = $4, started_ms = now_ms,
         attempt = attempt + 1, starts = starts + 1, progress = NULL, held_because = NULL
-    FROM fitting CROSS JOIN clock WHERE jobs.row = fitting.row
+    FROM fitting CROSS JOIN clock WHERE jobs.row = ANY(ARRAY[fitting.row])
     RETURNING rank, place, jobs.row, id, queue, task, attempt, starts, crashes, losses, interruptions, snoozes, strays,
               created_ms, suspect, age - rank, call, coalesce(ready_ms, created_ms) - started_ms
 ), noted AS (
