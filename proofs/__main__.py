@@ -35,6 +35,7 @@ from proofs import (
     oldest_redis,
     packages,
     poison_zoo,
+    postgres_outages,
     promptness,
     queue_plans,
     recycling,
@@ -55,6 +56,7 @@ from proofs import (
 #: In the order in which they are run; the longest comes last.
 PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
     "killed-workers": killed_workers.prove,
+    "postgres-killed-workers": killed_workers.prove_postgres,
     "restarted-worker": restarted_worker.prove,
     "stopped-worker": stopped_worker.prove,
     "lost-claim-reply": lost_claim_reply.prove,
@@ -77,6 +79,9 @@ PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
     "redis-readonly": redis_outages.prove_readonly,
     "redis-long-job": redis_outages.prove_long_job,
     "redis-frozen": redis_outages.prove_frozen,
+    "postgres-restarted": postgres_outages.prove_restarted,
+    "postgres-frozen": postgres_outages.prove_frozen,
+    "postgres-readonly": postgres_outages.prove_readonly,
     "http-workers": http_workers.prove_killed,
     "http-frozen": http_workers.prove_frozen,
     "http-polls": http_polls.prove_idle,
