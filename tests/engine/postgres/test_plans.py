@@ -39,7 +39,9 @@ WHOLE: Final = {
     "list_unused_pairs": "enqueued: has few pairs",
     "forget_empty_counters": "counters: a row for each line and state",
     **dict.fromkeys(("note_sample", "note_seen", "begin", "write_queues"), "meta: one row"),
-    **dict.fromkeys(("forget_waiters", "list_waiters", "read_plans"), "a row for each process"),
+    **dict.fromkeys(
+        ("forget_waiters", "list_waiters", "read_plans", "tell_waiters"), "a row for each process"
+    ),
     **dict.fromkeys(("list_sessions", "list_silent_sessions"), "a row for each process"),
     "forget_watches": "a row for each caller that waits for a result",
     **dict.fromkeys(
@@ -73,6 +75,7 @@ INSERT INTO windlass.ended (row, created_ms, finished_ms, keep_until_ms, result_
 SELECT -n, 1, 1, n, n, 1, 0, 1, 1, 0, 0, 0, 0, 0, n % 8, 'done-' || n, 'task',
     'default', 'x'::bytea
 FROM generate_series(1, {finished}) AS n;
+INSERT INTO windlass.sessions (session, expires_ms) VALUES ('s', 9999);
 UPDATE windlass.meta SET last_seen_ms = 1000;
 """
 

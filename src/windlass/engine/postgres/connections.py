@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -103,6 +103,24 @@ def _abandon(gen: Generator[Any, Any, T], connection: DeadlineConnection) -> Non
     connection.pgconn.finish()
     with suppress(psycopg.Error, RuntimeError):
         gen.close()
+
+
+@contextmanager
+def pipelined(connection: Connection) -> Iterator[psycopg.Pipeline]:
+    """Use pipeline mode. A connection that breaks has a second error at its end, which the driver
+    would log as a warning: only the first one is raised."""
+    first: Exception | None = None
+    try:
+        with connection.pipeline() as pipeline:
+            try:
+                yield pipeline
+            except (psycopg.Error, TimeoutError) as error:
+                first = error
+    except psycopg.Error:
+        if first is None:
+            raise
+    if first is not None:
+        raise first
 
 
 class Connections:

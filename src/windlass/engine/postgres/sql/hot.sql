@@ -44,8 +44,9 @@ FROM (
 
 -- name: claim_line
 -- Lease the next jobs of one line, if nothing is due, no session is silent, workers were heard of lately, the settings
--- of queues are still these, and the session, which must be locked, is known and alive, and the nonce new; perhaps also if no other line has jobs. Takes none if one of the
--- next jobs has expired. The last column is how many jobs were looked at.
+-- of queues are still these, and the session, which must be locked, is known and alive, and the nonce new; perhaps also
+-- if no other line has jobs. Takes none if one of the next jobs has expired. The last column is how many jobs were
+-- looked at.
 WITH clock AS MATERIALIZED (
     SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
                 ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END AS now_ms
