@@ -18,8 +18,10 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+import psycopg
+
 from tests.postgres_server import OWNER, PostgresServer
-from tests.worker.yard import Worker, Yard
+from tests.worker.yard import Worker, Yard, until
 from windlass import State
 
 JOBS: Final = 2_000
@@ -97,6 +99,12 @@ class Backends:
         with suppress(ProcessLookupError):  # it ended by itself
             os.kill(pid, signal.SIGKILL)
             self.killed += 1
+        until(self._is_ready, "a server that has recovered")
+
+    def _is_ready(self) -> bool:
+        with suppress(psycopg.OperationalError), self._server.connect() as connection:
+            return connection.execute("SELECT pg_is_in_recovery()").fetchone() == (False,)
+        return False
 
 
 def account(yard: Yard, killed: set[int]) -> Iterator[str]:

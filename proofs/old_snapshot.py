@@ -20,11 +20,10 @@ from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.engine.conftest import new_job
 from tests.postgres_server import OWNER, Connection, PostgresServer
 from tests.worker.yard import until
 from windlass.core.ids import new_id
-from windlass.engine.contract import Beat, Engine, EngineOptions, Plan, Succeeded
+from windlass.engine.contract import Beat, Engine, EngineOptions, NewJob, Plan, Succeeded
 from windlass.engine.url import open_engine
 
 RATE: Final = 300
@@ -198,7 +197,12 @@ class Load:
     def _produce(self) -> None:
         due = time.monotonic()
         while not self._is_over.wait(max(0.0, due - time.monotonic())):
-            self._engine.put([new_job() for _ in range(BATCH)])
+            self._engine.put(
+                [
+                    NewJob(id=id, task="task", queue="default", payload=b"x")
+                    for id in self._engine.new_ids(BATCH, "task", "default")
+                ]
+            )
             due += BATCH / RATE
 
     def _tend(self) -> None:

@@ -90,7 +90,10 @@ def count_listeners(it: PostgresScene) -> int:
 
 def prove_frozen(folder: Path) -> Iterator[str]:
     """All processes of the server are stopped by SIGSTOP, for twelve leases, and continued."""
-    with scene(folder) as it, Windlass(it.url) as app, ThreadPoolExecutor() as pool:
+    with scene(folder) as it, ThreadPoolExecutor() as pool:
+        # Its job may be stored after all: the server reads the statement when it continues.
+        other = it.server.url(it.server.new_database(), user=OWNER)
+        app = Windlass(other)
         app.engine.stats()
         it.start_workers(WORKERS)
         it.load()
@@ -105,6 +108,7 @@ def prove_frozen(folder: Path) -> Iterator[str]:
         seconds, message = enqueue.result()
         yield f"an enqueue meanwhile failed after {seconds:.2f} s: {message}"
         assert abs(seconds - ENQUEUE_S) < TOLERANCE_S
+        app.close()
         it.drain()
         yield owners(it)
         yield from it.finish()
