@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.machine import machine, redis_version
+from benchmarks.machine import machine
 from benchmarks.measures import MEASURES, NO_ENGINE
 from benchmarks.page import Figure, Results, encode, shown, write_results
 from benchmarks.repeating import repeat
-from benchmarks.stage import SETTINGS, compile_sources
+from benchmarks.stage import SETTINGS, can_measure, compile_sources
 
 
 def main() -> None:
@@ -41,16 +41,19 @@ def _arguments() -> argparse.Namespace:
     unknown = set(arguments.measures) - set(MEASURES)
     if unknown:
         parser.error(f"expected some of {', '.join(MEASURES)}, found {', '.join(unknown)}")
-    if arguments.publish and (arguments.measures or arguments.on or not redis_version()):
-        parser.error("--publish takes all measures on all settings: it needs a redis-server")
+    is_whole = not arguments.measures and not arguments.on
+    if arguments.publish and not (is_whole and all(map(can_measure, SETTINGS))):
+        parser.error(
+            "--publish takes all measures on all settings: it needs a redis-server and PostgreSQL"
+        )
     return arguments
 
 
 def _possible_settings() -> list[str]:
-    if redis_version():
-        return list(SETTINGS)
-    print("There is no redis-server here: only SQLite is measured.", file=sys.stderr)
-    return [setting for setting in SETTINGS if setting.startswith("sqlite")]
+    left_out = [setting for setting in SETTINGS if not can_measure(setting)]
+    if left_out:
+        print(f"Left out, because there is no server here: {', '.join(left_out)}", file=sys.stderr)
+    return [setting for setting in SETTINGS if setting not in left_out]
 
 
 def measure(name: str, settings: Sequence[str], runs: int) -> Iterator[Figure]:

@@ -10,6 +10,7 @@ import subprocess
 import apsw
 
 from benchmarks.page import Machine
+from tests.postgres_server import find_program
 
 
 def machine() -> Machine:
@@ -19,6 +20,7 @@ def machine() -> Machine:
         system=platform.system(),
         sqlite=apsw.sqlite_lib_version(),
         redis=redis_version(),
+        postgres=postgres_version(),
     )
 
 
@@ -29,3 +31,13 @@ def redis_version() -> str:
         return ""
     told = subprocess.run([executable, "--version"], capture_output=True, text=True, check=True)
     return told.stdout.split("v=")[1].split()[0]
+
+
+def postgres_version() -> str:
+    """The same of PostgreSQL."""
+    try:
+        executable = find_program("postgres")
+    except FileNotFoundError:
+        return ""
+    told = subprocess.run([executable, "--version"], capture_output=True, text=True, check=True)
+    return told.stdout.split()[2]

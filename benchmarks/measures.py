@@ -145,7 +145,7 @@ def import_time(_setting: str) -> Iterator[Taken]:
 
 
 _ALL: Final = tuple(SETTINGS)
-_USUAL: Final = ("sqlite full", "redis everysec")
+_USUAL: Final = ("sqlite full", "redis everysec", "postgres fsync")
 
 MEASURES: Final[dict[str, Measure]] = {
     "enqueue-single": Measure(enqueue_single, _ALL),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +16,7 @@ RESULTS: Final = ROOT / "benchmarks" / "results.json"
 README: Final = ROOT / "README.md"
 BEGIN: Final = "<!-- figures:begin -->\n"
 END: Final = "<!-- figures:end -->"
-_ENGINES: Final = {"sqlite": "SQLite", "redis": "Redis"}
+_ENGINES: Final = {"sqlite": "SQLite", "redis": "Redis", "postgres": "PostgreSQL"}
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -25,6 +25,7 @@ class Machine(msgspec.Struct, frozen=True):
     system: str
     sqlite: str
     redis: str
+    postgres: str = ""
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -63,22 +64,24 @@ def encode(results: Results) -> bytes:
 
 
 def table(results: Results) -> str:
-    heads = [_head(setting) for setting in SETTINGS]
+    measured = {figure.setting for figure in results.figures}
+    settings = [setting for setting in SETTINGS if setting in measured]
+    heads = [_head(setting) for setting in settings]
     lines = [
         f"| what | unit | {' | '.join(heads)} |",
         f"| --- | --- |{' ---: |' * len(heads)}",
-        *_rows(results.figures),
+        *_rows(results.figures, settings),
     ]
     return "\n".join([*lines, "", _note(results), ""])
 
 
-def _rows(figures: list[Figure]) -> Iterator[str]:
+def _rows(figures: list[Figure], settings: Sequence[str]) -> Iterator[str]:
     rows: dict[tuple[str, str], dict[str, Figure]] = {}
     for figure in figures:
         if figure.setting != NO_ENGINE:
             rows.setdefault((figure.name, figure.unit), {})[figure.setting] = figure
     for (name, unit), taken in rows.items():
-        cells = [shown(taken[setting].value) if setting in taken else "" for setting in SETTINGS]
+        cells = [shown(taken[setting].value) if setting in taken else "" for setting in settings]
         yield f"| {name} | {unit} | {' | '.join(cells)} |"
 
 
@@ -96,11 +99,13 @@ def _note(results: Results) -> str:
     ]
     sentences = [
         f"{_runs(results.runs)} on {machine.cores} cores, {machine.system}, Python "
-        f"{machine.python}, SQLite {machine.sqlite}, Redis {machine.redis}; server, worker and "
-        "producer share the cores.",
+        f"{machine.python}, SQLite {machine.sqlite}, Redis {machine.redis}"
+        f"{machine.postgres and f', PostgreSQL {machine.postgres}'}; server, worker and producer "
+        "share the cores.",
         "A job is a no-op with one argument, a drain has one child with ten slots, and pick-up is "
         "counted from the call of `enqueue`, its commit included.",
-        "*full* and *always* sync to the disk before they confirm, *normal* and *everysec* later.",
+        "*full*, *always* and *fsync* sync to the disk before they confirm, *normal* and "
+        "*everysec* later.",
         *alone,
     ]
     return " ".join(sentences)

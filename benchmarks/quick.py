@@ -27,12 +27,12 @@ import msgspec
 from benchmarks.comparison import Samples, compare, table, worse_than
 from benchmarks.measures import MEASURES, Taken
 from benchmarks.page import ROOT
-from benchmarks.stage import compile_sources, has_redis
+from benchmarks.stage import can_measure, compile_sources
 
 BASELINE: Final = ROOT / "build" / "bench-baseline.json"
 REVISIONS: Final = ROOT / "build" / "revisions"
 MEASURED: Final = ("enqueue-single", "enqueue-bulk", "drain-sync", "pick-up", "stored")
-SETTINGS: Final = ("sqlite full", "redis everysec")
+SETTINGS: Final = ("sqlite full", "redis everysec", "postgres fsync")
 #: Figures of these measures that say too little in a short run.
 _LEFT_OUT: Final = ("pick-up p99",)
 
@@ -92,7 +92,7 @@ def _ask(python: Path, name: str, setting: str) -> list[Taken]:
 
 
 def _steps(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    settings = [one for one in SETTINGS if one.startswith("sqlite") or has_redis()]
+    settings = [setting for setting in SETTINGS if can_measure(setting)]
     for run in range(arguments.runs):
         for setting in arguments.on or settings:
             for name in arguments.only or MEASURED:

@@ -19,13 +19,14 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import apsw
 import psutil
 
+from tests.postgres_server import OWNER, PostgresServer, find_program
 from tests.redis_server import RedisServer
 from windlass import State, Windlass
 
@@ -101,17 +102,44 @@ class RedisStage(Stage):
         return str(value)
 
 
+class PostgresStage(Stage):
+    """A server with its own settings for durability: a commit is on the disk."""
+
+    def __init__(self) -> None:
+        self._server = PostgresServer(fsync=True, autovacuum="on", shared_buffers="128MB")
+        self._database = self._server.new_database()
+        self.url = self._server.url(self._database, user=OWNER)
+
+    def stored_bytes(self) -> int:
+        self.app.engine.migrate()
+        return self.app.engine.space().used
+
+    def server_cpu_s(self) -> float:
+        return cpu_s(psutil.Process(self._server.pid))
+
+    def close(self) -> None:
+        self._server.end()
+
+
 #: In the order in which they are shown.
 SETTINGS: Final[dict[str, Callable[[], Stage]]] = {
     "sqlite full": lambda: SQLiteStage("full"),
     "sqlite normal": lambda: SQLiteStage("normal"),
     "redis everysec": lambda: RedisStage("everysec"),
     "redis always": lambda: RedisStage("always"),
+    "postgres fsync": PostgresStage,
 }
 
 
-def has_redis() -> bool:
-    return shutil.which("redis-server") is not None
+def can_measure(setting: str) -> bool:
+    """Whether the server of a setting is installed."""
+    if setting.startswith("redis"):
+        return shutil.which("redis-server") is not None
+    if setting.startswith("postgres"):
+        with suppress(FileNotFoundError):
+            return bool(find_program("postgres"))
+        return False
+    return True
 
 
 @contextmanager

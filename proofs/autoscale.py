@@ -40,7 +40,7 @@ SHORT: Final = ScalePeriods(look_s=5.0, rest_s=5.0, hold_s=10.0, step_s=5.0)
 
 
 def prove(folder: Path) -> Iterator[str]:
-    for engine in ("sqlite-file", "redis"):
+    for engine in ("sqlite-file", "redis", "postgres"):
         place = folder / engine
         place.mkdir()
         with closing(Yard(place, "30s", "10s", 3, fresh_url(engine, place))) as yard:

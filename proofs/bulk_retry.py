@@ -37,7 +37,7 @@ _nonces = count(1)
 
 
 def prove(folder: Path) -> Iterator[str]:
-    for engine in ("sqlite-file", "redis"):
+    for engine in ("sqlite-file", "redis", "postgres"):
         place = folder / engine
         place.mkdir()
         url = fresh_url(engine, place)

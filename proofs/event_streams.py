@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 import psutil
 
+from tests.contract.variants import fresh_url
 from tests.dashboard.backlog import Backlog, fill
 from tests.http.server_process import ServerProcess
 from tests.redis_server import RedisServer
@@ -66,6 +67,8 @@ def prove(folder: Path) -> Iterator[str]:
         yield from (f"redis: {line}" for line in _prove_on(redis.url(), folder / "redis"))
     finally:
         redis.end()
+    postgres = fresh_url("postgres", folder)
+    yield from (f"postgres: {line}" for line in _prove_on(postgres, folder / "postgres"))
 
 
 def _prove_on(url: str, folder: Path) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.contract.variants import fresh_url
 
-ENGINES: Final = ("sqlite-file", "redis", "redis-4")
+ENGINES: Final = ("sqlite-file", "redis", "redis-4", "postgres")
 
 
 def on_every_engine(

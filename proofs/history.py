@@ -40,7 +40,7 @@ REPORT_S: Final = RECORD_S + SEND_S + 2.0
 
 
 def prove(folder: Path) -> Iterator[str]:
-    for engine in ("sqlite-file", "redis"):
+    for engine in ("sqlite-file", "redis", "postgres"):
         for kills in (0, KILLS):
             place = folder / f"{engine}-{kills}"
             place.mkdir()

@@ -27,7 +27,7 @@ DEADLINE_S: Final = 900.0
 
 
 def prove(folder: Path) -> Iterator[str]:
-    for engine in ("sqlite-file", "redis", "redis-4"):
+    for engine in ("sqlite-file", "redis", "redis-4", "postgres"):
         place = folder / engine
         place.mkdir()
         yield f"{engine}: {prove_on(fresh_url(engine, place), place)}"

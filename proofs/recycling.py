@@ -23,7 +23,7 @@ SHARE: Final = 0.5
 
 
 def prove(folder: Path) -> Iterator[str]:
-    for engine in ("sqlite-file", "redis"):
+    for engine in ("sqlite-file", "redis", "postgres"):
         took_s = {}
         for max_jobs in (None, 1):
             place = folder / f"{engine}-{max_jobs}"

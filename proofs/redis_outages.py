@@ -6,16 +6,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Final
 
-import pytest
-
-from proofs.redis_load import Scene, scene, told
+from proofs.outage_load import (
+    ENQUEUE_S,
+    TOLERANCE_S,
+    Scene,
+    fail_to_enqueue,
+    open_scene,
+    stand_still,
+    told,
+)
 from tests.proxy import Proxy
 from tests.redis_server import RedisServer
-from windlass import EngineUnavailable, State, Windlass
+from windlass import State, Windlass
 
 KILLS: Final = 20
 DOWN_S: Final = 0.7
@@ -24,8 +30,16 @@ FROZEN_S: Final = 60.0
 READONLY_S: Final = 20.0
 LONG_JOB_S: Final = 40.0
 LONG_OUTAGE_S: Final = 20.0
-ENQUEUE_S: Final = 5.0
-TOLERANCE_S: Final = 1.0
+
+RedisScene = Scene[RedisServer]
+
+
+def scene(
+    folder: Path, partitions: int = 1, *, is_proxied: bool = False
+) -> AbstractContextManager[RedisScene]:
+    server = RedisServer("--appendfsync", "always")
+    url = server.url(partitions=partitions)
+    return open_scene(folder, server, url, is_proxied=is_proxied)
 
 
 def prove_killed(folder: Path) -> Iterator[str]:
@@ -83,32 +97,22 @@ def prove_readonly(folder: Path) -> Iterator[str]:
         yield from it.finish()
 
 
-def stand_still(it: Scene, seconds: float) -> None:
-    """Wait during an outage, and check that no job succeeds in it."""
-    time.sleep(1.0)  # what was under way is over by then
-    before = it.yard.count(State.SUCCEEDED)
-    time.sleep(seconds - 1.0)
-    assert it.yard.count(State.SUCCEEDED) == before
-    for worker in it.workers:
-        worker.await_log("lost connection to engine")
-
-
 # ---------------------------------------------------------------------------------- a long job
 
 
-def kill(it: Scene) -> None:
+def kill(it: RedisScene) -> None:
     it.server.kill()
     time.sleep(LONG_OUTAGE_S)
     it.server.start()
 
 
-def vanish(it: Scene) -> None:
+def vanish(it: RedisScene) -> None:
     it.proxy.vanish()
     time.sleep(LONG_OUTAGE_S)
     it.proxy.heal()
 
 
-def freeze(it: Scene) -> None:
+def freeze(it: RedisScene) -> None:
     it.proxy.freeze()
     time.sleep(LONG_OUTAGE_S)
     it.proxy.heal()
@@ -123,7 +127,7 @@ def prove_long_job(folder: Path) -> Iterator[str]:
             yield f"server {name} for {LONG_OUTAGE_S:g} s: {run.result()}"
 
 
-def span(folder: Path, outage: Callable[[Scene], None]) -> str:
+def span(folder: Path, outage: Callable[[RedisScene], None]) -> str:
     folder.mkdir()
     with scene(folder, is_proxied=True) as it:
         it.start_workers(2, slots=1)
@@ -165,15 +169,3 @@ def prove_enqueue(_folder: Path) -> Iterator[str]:
                 assert abs(seconds - ENQUEUE_S) < TOLERANCE_S
     finally:
         server.end()
-
-
-def fail_to_enqueue(app: Windlass) -> tuple[float, str]:
-    task = app.task(name="nothing")(nothing)
-    started = time.monotonic()
-    with pytest.raises(EngineUnavailable) as caught:
-        task.enqueue()
-    return time.monotonic() - started, str(caught.value)
-
-
-def nothing() -> None:
-    """A task."""

@@ -19,7 +19,7 @@ from tests.contract.variants import fresh_url
 from tests.worker.yard import Yard
 from windlass import State
 
-ENGINES: Final = ("sqlite-file", "redis", "redis-4")
+ENGINES: Final = ("sqlite-file", "redis", "redis-4", "postgres")
 TRIES: Final = 20
 JOBS: Final = 20
 PROMPT_S: Final = 2.0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from proofs.memory import MB, memory
-from tests.contract.variants import VARIANTS
+from tests.contract.variants import VARIANTS, fresh_url
 from tests.redis_server import private_server
 from tests.worker.yard import Worker, Yard
 from windlass import State
@@ -38,6 +38,9 @@ def prove(folder: Path) -> Iterator[str]:
             yield from (f"{engine}: {line}" for line in prove_on(own, url))
         finally:
             server.end()
+    own = folder / "postgres"
+    own.mkdir()
+    yield from (f"postgres: {line}" for line in prove_on(own, fresh_url("postgres", own)))
 
 
 def prove_on(folder: Path, url: str | None) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 python -m benchmarks.peers --json build/peers.json   measure, and keep the values
 python -m benchmarks.peers --page build/peers.json   write the page, its charts and the README
+python -m benchmarks.peers --store postgres          measure only systems on PostgreSQL
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,9 +25,9 @@ from benchmarks.peers.processes import kill_all
 from benchmarks.peers.reference import earlier, is_suspect
 from benchmarks.peers.results import PeerResults, merge, read_results
 from benchmarks.peers.session import Session
-from benchmarks.peers.stores import close_stores
+from benchmarks.peers.stores import STORES, close_stores
 from benchmarks.peers.subjects import QUICK, Sizes
-from benchmarks.peers.systems import SYSTEMS
+from benchmarks.peers.systems import SYSTEMS, System
 from benchmarks.peers.workloads import WORKLOADS
 from benchmarks.stage import compile_sources
 
@@ -48,12 +50,18 @@ def measure(arguments: argparse.Namespace) -> PeerResults:
     sizes = QUICK if arguments.quick else Sizes()
     session = Session(arguments.runs, sizes, is_quick=arguments.quick)
     try:
-        subjects = session.install(SYSTEMS[name] for name in arguments.only or SYSTEMS)
+        subjects = session.install(chosen(arguments.only, arguments.store))
         session.measure(subjects, arguments.workload or list(WORKLOADS), arguments.json)
     finally:
         close_stores()
         kill_all()
     return session.results
+
+
+def chosen(names: Sequence[str] | None, store: str | None) -> list[System]:
+    """The systems with these names, or on this store; else all."""
+    systems = [SYSTEMS[name] for name in names or SYSTEMS]
+    return [system for system in systems if store in (None, system.store)]
 
 
 def _arguments() -> argparse.Namespace:
@@ -65,6 +73,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--only", nargs="+", choices=SYSTEMS, metavar="SYSTEM", help=", ".join(SYSTEMS)
     )
+    parser.add_argument("--store", choices=STORES, help="only systems on this store")
     parser.add_argument(
         "--workload", nargs="+", choices=WORKLOADS, metavar="NAME", help=", ".join(WORKLOADS)
     )

@@ -65,14 +65,17 @@ class Deployment:
         self._prepare()
 
     def _prepare(self) -> None:
-        """PgQueuer needs its tables."""
-        if self.system.environment == "pgqueuer":
-            command = ["{python}", "-m", "pgqueuer", "--pg-dsn", self.url, "install"]
-            self._run(command)
+        """Make the tables of systems that do not make them by themselves."""
+        if self.system.prepare:
+            self._run([part.replace("{url}", self.url) for part in self.system.prepare])
 
     def _run(self, command: list[str]) -> None:
         subprocess.run(
-            self._installation.fill(command), check=True, capture_output=True, env=self._variables()
+            self._installation.fill(command),
+            check=True,
+            capture_output=True,
+            cwd=ROOT,
+            env=self._variables(),
         )
 
     def _variables(self) -> dict[str, str]:

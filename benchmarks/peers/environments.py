@@ -1,7 +1,8 @@
 """Install each system into its own environment, below `build/peers`.
 
-Python systems get a virtual environment, BullMQ a folder of npm, Sidekiq is Debian's package. What
-is installed stays for later runs. A system that cannot be installed is left out, with the reason.
+Python systems get a virtual environment, those for node a folder of npm, Sidekiq is Debian's
+package. What is installed stays for later runs. A system that cannot be installed is left out, with
+the reason.
 """
 
 from __future__ import annotations
@@ -72,27 +73,29 @@ def _python_versions(python: Path | str, packages: tuple[str, ...]) -> dict[str,
 
 def _windlass() -> Installation:
     return Installation(
-        versions=_python_versions(sys.executable, ("windlass-queue", "redis", "apsw"))
+        versions=_python_versions(sys.executable, ("windlass-queue", "redis", "apsw", "psycopg"))
     )
 
 
-def _bullmq() -> Installation:
-    packages = ("bullmq", "ioredis")
-    folder = CACHE / "bullmq"
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        raise NotInstalled("there is no node with npm on this machine")
-    if not _is_stamped(folder, packages):
-        folder.mkdir(parents=True, exist_ok=True)
-        quiet = ("--no-fund", "--no-audit", "--silent")
-        _run(["npm", "install", "--prefix", str(folder), *quiet, *packages])
-        _stamp(folder, packages)
-    modules = folder / "node_modules"
-    versions = {
-        name: str(json.loads((modules / name / "package.json").read_bytes())["version"])
-        for name in packages
-    }
-    variables = {"NODE_PATH": str(modules), "NODE_ENV": "production"}
-    return Installation(variables=variables, versions=versions)
+def _node(*packages: str) -> Callable[[], Installation]:
+    def install() -> Installation:
+        folder = CACHE / packages[0]
+        if shutil.which("node") is None or shutil.which("npm") is None:
+            raise NotInstalled("there is no node with npm on this machine")
+        if not _is_stamped(folder, packages):
+            folder.mkdir(parents=True, exist_ok=True)
+            quiet = ("--no-fund", "--no-audit", "--silent")
+            _run(["npm", "install", "--prefix", str(folder), *quiet, *packages])
+            _stamp(folder, packages)
+        modules = folder / "node_modules"
+        versions = {
+            name: str(json.loads((modules / name / "package.json").read_bytes())["version"])
+            for name in packages
+        }
+        variables = {"NODE_PATH": str(modules), "NODE_ENV": "production"}
+        return Installation(variables=variables, versions=versions)
+
+    return install
 
 
 def _sidekiq() -> Installation:
@@ -108,7 +111,9 @@ RECIPES: Final[dict[str, Callable[[], Installation]]] = {
     "huey": _python("huey", "huey", "redis", "hiredis"),
     "taskiq": _python("taskiq", "taskiq", "taskiq-redis", "uvloop", "hiredis"),
     "pgqueuer": _python("pgqueuer", "pgqueuer", "asyncpg", "uvloop"),
-    "bullmq": _bullmq,
+    "procrastinate": _python("procrastinate", "procrastinate"),
+    "graphile-worker": _node("graphile-worker"),
+    "bullmq": _node("bullmq", "ioredis"),
     "sidekiq": _sidekiq,
 }
 

@@ -146,8 +146,9 @@ class PostgresStore(Store):
         self.url = self._cluster.url(self._name)
 
     def stored_bytes(self) -> int:
+        """Of all tables and indexes, whatever the schema of a system is called."""
         sizes = "select sum(pg_total_relation_size(oid)) from pg_class where relkind = 'r' "
-        sizes += "and relnamespace = 'public'::regnamespace"
+        sizes += "and relnamespace::regnamespace::text not in ('pg_catalog', 'information_schema')"
         return int(self._cluster.query(sizes, self._name))
 
     def close(self) -> None:

@@ -13,6 +13,10 @@ import msgspec
 SYNC: Final = "sync"
 ASYNC: Final = "async"
 _ADAPTERS: Final = "benchmarks.peers.adapters"
+_PROCRASTINATE: Final = (
+    *("{python}", "-m", "procrastinate"),
+    f"--app={_ADAPTERS}.procrastinate_.tasks.app",
+)
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +27,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     producer: tuple[str, ...]
     worker: tuple[str, ...]
     settings: str
+    #: Makes the tables in a new database.
+    prepare: tuple[str, ...] = ()
     #: Which tasks it runs: functions, coroutines or both. It enqueues those of the first kind.
     kinds: tuple[str, ...] = (SYNC,)
     slots: dict[str, int] = {}
@@ -103,6 +109,7 @@ WINDLASS: Final = (
     _windlass("windlass-redis", "windlass Redis", "redis", "no persistence in Redis"),
     _windlass("windlass-full", "windlass SQLite full", "sqlite", "durability full"),
     _windlass("windlass-normal", "windlass SQLite normal", "sqlite-normal", "durability normal"),
+    _windlass("windlass-postgres", "windlass PostgreSQL", "postgres", "fsync in PostgreSQL"),
 )
 
 PEERS: Final = (
@@ -147,6 +154,7 @@ PEERS: Final = (
         store="postgres",
         producer=_python_producer("pgqueuer_"),
         worker=("{python}", "-m", f"{_ADAPTERS}.pgqueuer_.worker"),
+        prepare=("{python}", "-m", "pgqueuer", "--pg-dsn", "{url}", "install"),
         settings="batch 100, asyncpg, uvloop; bulk in chunks of 1,000; a pool of 20 connections "
         "for concurrent calls",
         kinds=(ASYNC,),
@@ -154,6 +162,38 @@ PEERS: Final = (
         has_concurrent=True,
         imports="from pgqueuer import PgQueuer",
         pace=9_000,
+    ),
+    System(
+        name="procrastinate",
+        title="Procrastinate",
+        environment="procrastinate",
+        store="postgres",
+        producer=_python_producer("procrastinate_"),
+        worker=(*_PROCRASTINATE, "worker", "--concurrency", "{slots}"),
+        prepare=(*_PROCRASTINATE, "schema", "--apply"),
+        settings="`-c 10`, psycopg; bulk in chunks of 1,000; a pool of 20 connections",
+        kinds=(ASYNC, SYNC),
+        slots={SYNC: 10, ASYNC: 10},
+        has_bulk=True,
+        has_concurrent=True,
+        imports="import procrastinate",
+        pace=400,
+    ),
+    System(
+        name="graphile-worker",
+        title="Graphile Worker",
+        environment="graphile-worker",
+        store="postgres",
+        producer=("node", "{adapters}/graphile_worker/producer.js"),
+        worker=("node", "{adapters}/graphile_worker/worker.js", "24"),
+        settings="24 jobs at once, local queue of 500, completion in batches; bulk in chunks of "
+        "1,000; a pool of 20 connections",
+        kinds=(ASYNC,),
+        has_bulk=True,
+        has_concurrent=True,
+        imports="graphile-worker",
+        language="JavaScript",
+        pace=15_000,
     ),
     System(
         name="bullmq",

@@ -15,7 +15,7 @@ from benchmarks.machine import machine
 from benchmarks.scale.loaded_engine import LoadedEngine, measure, open_loaded_engine, show
 from benchmarks.scale.page import write_page
 from benchmarks.scale.results import RESULTS, Effort, Point, ScaleResults, write_results
-from benchmarks.stage import has_redis
+from benchmarks.stage import can_measure
 
 #: Without a sync per commit: the speed of the disk would hide what grows.
 ENGINES: Final = {"sqlite": "sqlite normal", "redis": "redis everysec"}
@@ -31,7 +31,7 @@ _JOBS_PER_QUEUE: Final = 5
 def main() -> None:
     arguments = _arguments()
     points: list[Point] = []
-    for engine in arguments.on or [one for one in ENGINES if one == "sqlite" or has_redis()]:
+    for engine in arguments.on or filter(can_measure, ENGINES):
         for case in arguments.case or CASES:
             for point in _measure_case(engine, case, arguments):
                 points.append(point)

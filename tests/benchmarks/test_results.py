@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.peers.__main__ import chosen
 from benchmarks.peers.losses import losses
 from benchmarks.peers.reference import is_suspect
 from benchmarks.peers.results import merge, read_results, write_results
+from benchmarks.peers.systems import SYSTEMS
 from benchmarks.peers.targets import TARGETS, PeerTarget, best, reached
 from tests.benchmarks.sample import sample
 
@@ -97,3 +99,14 @@ def test_losses_are_the_figures_where_another_system_is_ahead() -> None:
     [loss] = losses(sample())
     assert (loss.measure, loss.peer, loss.ours, loss.theirs) == ("enqueue", "bullmq", 3000, 4500)
     assert loss.factor == 1.5
+
+
+def test_systems_are_chosen_by_name_and_by_store() -> None:
+    assert [system.name for system in chosen(["bullmq", "huey-redis"], None)] == [
+        "bullmq",
+        "huey-redis",
+    ]
+    on_postgres = {"windlass-postgres", "pgqueuer", "procrastinate", "graphile-worker"}
+    assert {system.name for system in chosen(None, "postgres")} == on_postgres
+    assert chosen(["bullmq"], "postgres") == []
+    assert len(chosen(None, None)) == len(SYSTEMS)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -36,7 +36,9 @@ _MOST_PAUSE_S: Final = 0.5
 #: A transaction whose client fell silent is ended after this time, so that it keeps no locks.
 _IDLE_MS: Final = 20_000
 #: What the planner must not choose. Every statement here is a search by an index; but a plan is
-#: kept, and one that was made while a table was small reads all of it when it has grown.
+#: kept, and one that was made while a table was small reads all of it when it has grown. For
+#: the same reason statements join by `= ANY(ARRAY[...])`, and hide what they do not search by in an
+#: expression: for an empty table all indexes cost the same, and the wrong one would be kept.
 PLANNER: Final = (
     "enable_seqscan",
     "enable_bitmapscan",
@@ -101,6 +103,24 @@ def _abandon(gen: Generator[Any, Any, T], connection: DeadlineConnection) -> Non
     connection.pgconn.finish()
     with suppress(psycopg.Error, RuntimeError):
         gen.close()
+
+
+@contextmanager
+def pipelined(connection: Connection) -> Iterator[psycopg.Pipeline]:
+    """Use pipeline mode. A connection that breaks has a second error at its end, which the driver
+    would log as a warning: only the first one is raised."""
+    first: Exception | None = None
+    try:
+        with connection.pipeline() as pipeline:
+            try:
+                yield pipeline
+            except (psycopg.Error, TimeoutError) as error:
+                first = error
+    except psycopg.Error:
+        if first is None:
+            raise
+    if first is not None:
+        raise first
 
 
 class Connections:

@@ -71,7 +71,7 @@ from windlass.engine.contract import (
     check_report,
 )
 from windlass.engine.postgres import migrate
-from windlass.engine.postgres.connections import UNPREPARED, Connections
+from windlass.engine.postgres.connections import UNPREPARED, Connections, pipelined
 from windlass.engine.postgres.result_wakeup import PostgresResultWakeup
 from windlass.engine.postgres.statements import Connection, PostgresStatements
 from windlass.engine.postgres.transaction import Start, Transaction
@@ -523,7 +523,7 @@ class PostgresEngine:
 
         def attempt(connection: Connection) -> tuple[Start, T]:
             with self._rolled_back(connection):
-                with connection.pipeline() as pipeline:
+                with pipelined(connection) as pipeline:
                     db = self._begin(connection, pipeline, "BEGIN")
                     begun = db.start("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
                     started = statements(db)
@@ -554,7 +554,7 @@ class PostgresEngine:
         work: Callable[[PostgresStatements, Start], T],
     ) -> T:
         """Run a transaction on a connection. It is rolled back if `work` raises."""
-        with self._rolled_back(connection), connection.pipeline() as pipeline:
+        with self._rolled_back(connection), pipelined(connection) as pipeline:
             db = self._begin(connection, pipeline, begin)
             begun = db.rows("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
             value = work(db, self._check(begun))

@@ -25,13 +25,13 @@ DELETE FROM windlass.idempotency WHERE id = $1
 
 -- name: forget_keys
 -- Forget expired idempotency keys, a bounded number.
-DELETE FROM windlass.idempotency WHERE (task, key) IN (
-    SELECT task, key FROM windlass.idempotency WHERE expires_ms <= $1 ORDER BY expires_ms LIMIT $2 FOR UPDATE SKIP LOCKED)
+DELETE FROM windlass.idempotency WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM windlass.idempotency WHERE expires_ms <= $1 ORDER BY expires_ms LIMIT $2 FOR UPDATE SKIP LOCKED))
 
 -- name: forget_replaced_puts
 -- Forget puts that were remembered long enough, a bounded number.
-DELETE FROM windlass.replaced_puts WHERE id IN (
-    SELECT id FROM windlass.replaced_puts WHERE expires_ms <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED)
+DELETE FROM windlass.replaced_puts WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM windlass.replaced_puts WHERE expires_ms <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED))
 
 -- name: forget_sessions
 -- Forget dead sessions that were kept long enough.

@@ -79,6 +79,6 @@ WITH chosen AS (
 UPDATE windlass.jobs
 SET state = 'running', session = $1, token = $2, started_ms = $3::bigint,
     attempt = attempt + 1, starts = starts + 1, progress = NULL, held_because = NULL
-FROM chosen WHERE jobs.row = chosen.row
+FROM chosen WHERE jobs.row = ANY(ARRAY[chosen.row])
 RETURNING rank, place, jobs.row, id, queue, task, attempt, starts, crashes, losses, interruptions, snoozes, strays, created_ms,
           suspect, age - rank, call, coalesce(ready_ms, created_ms) - started_ms

@@ -19,7 +19,7 @@ UPDATE windlass.dead_groups SET jobs = jobs - 1 WHERE number = $1
 
 -- name: forget_dead_group
 -- Forget a group without jobs.
-DELETE FROM windlass.dead_groups WHERE number = $1 AND jobs <= 0
+DELETE FROM windlass.dead_groups WHERE number = $1 AND jobs + 0 <= 0
 
 -- name: largest_dead_groups
 -- The largest groups, with the first and the last death of each. Two seeks for each group.
@@ -35,7 +35,7 @@ SELECT fingerprint, release, queue, task, jobs,
        (SELECT at_ms FROM windlass.deaths WHERE dead_group = number ORDER BY at_ms, job LIMIT 1),
        (SELECT job FROM windlass.deaths WHERE dead_group = number
         ORDER BY at_ms DESC, job DESC LIMIT 1)
-FROM windlass.dead_groups WHERE fingerprint = $2 AND jobs > 0 LIMIT $1
+FROM windlass.dead_groups WHERE fingerprint = $2 AND jobs + 0 > 0 LIMIT $1
 
 -- name: read_death
 -- The id of a dead job, and when it died.

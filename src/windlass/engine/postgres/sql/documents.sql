@@ -26,8 +26,9 @@ SELECT key, revision, body FROM windlass.documents WHERE kind = $1 AND key > $2 
 
 -- name: read_documents
 -- The documents of a kind with these keys.
-SELECT key, revision, body
-FROM windlass.documents WHERE kind = $1 AND key = ANY($2::text[])
+SELECT found.* FROM unnest($2::text[]) AS given (value) CROSS JOIN LATERAL (
+    SELECT key, revision, body FROM windlass.documents WHERE kind = $1 AND key = given.value LIMIT 1
+) AS found
 
 -- name: save_document
 -- Store a new or changed document.

@@ -25,7 +25,7 @@ WITH clock AS (
         AS given (id, token, last_end, ttl_ms, result)
 ), done AS (
     DELETE FROM windlass.jobs USING given
-    WHERE jobs.id = given.id AND jobs.token = given.token  -- set exactly while it is running
+    WHERE jobs.id = ANY(ARRAY[given.id]) AND jobs.token = given.token  -- set exactly while it is running
     RETURNING jobs.*, given.last_end AS this_end, given.ttl_ms, given.result AS returned
 ), kept AS (
     SELECT done.*, now_ms, least(now_ms + CASE WHEN returned IS NULL THEN 0 ELSE ttl_ms END, $7::bigint) AS result_until_ms,

@@ -61,13 +61,12 @@ DELETE FROM windlass.measures WHERE span = $1 AND at_ms = $2 AND queue = $3 AND 
 
 -- name: forget_measures
 -- Remove measures before one instant or after another, a bounded number.
-DELETE FROM windlass.measures WHERE (span, at_ms, queue, task) IN (
-    SELECT span, at_ms, queue, task FROM (
-        SELECT span, at_ms, queue, task FROM windlass.measures WHERE span = $1 AND at_ms < $2
-        UNION ALL
-        SELECT span, at_ms, queue, task FROM windlass.measures WHERE span = $1 AND at_ms > $3
-    ) AS found LIMIT $4
-)
+DELETE FROM windlass.measures WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM windlass.measures WHERE span = $1 AND at_ms < $2
+    UNION ALL
+    SELECT ctid FROM windlass.measures WHERE span = $1 AND at_ms > $3
+    LIMIT $4
+))
 
 -- name: list_first_counters
 -- The number of records per queue and state, of the first queues by name.
@@ -117,17 +116,16 @@ DELETE FROM windlass.samples WHERE span = $1 AND at_ms = $2 AND queue = $3
 
 -- name: forget_samples
 -- Remove samples before one instant or after another, a bounded number.
-DELETE FROM windlass.samples WHERE (span, at_ms, queue) IN (
-    SELECT span, at_ms, queue FROM (
-        SELECT span, at_ms, queue FROM windlass.samples WHERE span = $1 AND at_ms < $2
-        UNION ALL
-        SELECT span, at_ms, queue FROM windlass.samples WHERE span = $1 AND at_ms > $3
-    ) AS found LIMIT $4
-)
+DELETE FROM windlass.samples WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM windlass.samples WHERE span = $1 AND at_ms < $2
+    UNION ALL
+    SELECT ctid FROM windlass.samples WHERE span = $1 AND at_ms > $3
+    LIMIT $4
+))
 
 -- name: find_reporter
 -- The number of the last report of a reporter, while it is remembered.
-SELECT number FROM windlass.reporters WHERE reporter = $1 AND expires_ms > $2
+SELECT number FROM windlass.reporters WHERE reporter = $1 AND expires_ms + 0 > $2
 
 -- name: note_report
 -- Remember the number of a report.
@@ -136,7 +134,8 @@ ON CONFLICT (reporter) DO UPDATE SET number = $2, expires_ms = $3
 
 -- name: forget_reporters
 -- Forget reporters that were silent for long, a bounded number.
-DELETE FROM windlass.reporters WHERE reporter IN (SELECT reporter FROM windlass.reporters WHERE expires_ms <= $1 LIMIT $2)
+DELETE FROM windlass.reporters
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM windlass.reporters WHERE expires_ms <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED))
 
 -- name: sampled_minute
 -- The minute of the last sample.

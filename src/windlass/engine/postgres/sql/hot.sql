@@ -17,8 +17,8 @@ ON CONFLICT (id) DO NOTHING
 
 -- name: drop_repeated
 -- Remove jobs that this transaction has just stored although they succeeded before.
-DELETE FROM windlass.jobs USING windlass.ended
-WHERE jobs.id = ANY($1::text[]) AND jobs.xmin = pg_current_xact_id()::xid AND ended.id = jobs.id
+DELETE FROM windlass.jobs
+WHERE id = ANY(ARRAY(SELECT id FROM windlass.ended WHERE id = ANY($1::text[]))) AND xmin = pg_current_xact_id()::xid
 
 -- name: count_put
 -- Count the jobs that this transaction has just stored.
@@ -44,8 +44,9 @@ FROM (
 
 -- name: claim_line
 -- Lease the next jobs of one line, if nothing is due, no session is silent, workers were heard of lately, the settings
--- of queues are still these, and the session, which must be locked, is known and alive, and the nonce new; perhaps also if no other line has jobs. Takes none if one of the
--- next jobs has expired. The last column is how many jobs were looked at.
+-- of queues are still these, and the session, which must be locked, is known and alive, and the nonce new; perhaps also
+-- if no other line has jobs. Takes none if one of the next jobs has expired. The last column is how many jobs were
+-- looked at.
 WITH clock AS MATERIALIZED (
     SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
                 ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END AS now_ms
@@ -55,9 +56,9 @@ WITH clock AS MATERIALIZED (
           AND NOT ($10::boolean AND (
               EXISTS (SELECT 1 FROM windlass.jobs WHERE state = 'ready' AND hold IS NULL AND queue < $5)
               OR EXISTS (SELECT 1 FROM windlass.jobs WHERE state = 'ready' AND hold IS NULL AND queue > $5)))
-          AND EXISTS (SELECT 1 FROM windlass.sessions WHERE session = $3 AND gone = 0 AND last_nonce < $4)
-          AND NOT EXISTS (SELECT 1 FROM windlass.jobs WHERE due_ms <= now_ms)
-          AND NOT EXISTS (SELECT 1 FROM windlass.sessions WHERE gone = 0 AND expires_ms <= now_ms)
+          AND EXISTS (SELECT 1 FROM windlass.sessions WHERE session = $3 AND gone + 0 = 0 AND last_nonce < $4)
+          AND coalesce((SELECT due_ms FROM windlass.jobs WHERE due_ms IS NOT NULL ORDER BY due_ms, row LIMIT 1) > now_ms, true)
+          AND coalesce((SELECT expires_ms FROM windlass.sessions WHERE gone = 0 ORDER BY expires_ms LIMIT 1) > now_ms, true)
           AND NOT EXISTS (SELECT 1 FROM windlass.sessions WHERE gone = 1)
 ), next AS MATERIALIZED (
     SELECT found.row, found.rank, found.place, found.expires_ms, octet_length(found.call) AS size
@@ -77,7 +78,7 @@ WITH clock AS MATERIALIZED (
     UPDATE windlass.jobs
     SET state = 'running', session = $3, token = $4, started_ms = now_ms,
         attempt = attempt + 1, starts = starts + 1, progress = NULL, held_because = NULL
-    FROM fitting CROSS JOIN clock WHERE jobs.row = fitting.row
+    FROM fitting CROSS JOIN clock WHERE jobs.row = ANY(ARRAY[fitting.row])
     RETURNING rank, place, jobs.row, id, queue, task, attempt, starts, crashes, losses, interruptions, snoozes, strays,
               created_ms, suspect, age - rank, call, coalesce(ready_ms, created_ms) - started_ms
 ), noted AS (

@@ -13,13 +13,13 @@ SELECT coalesce(sum(number), 0)::bigint FROM (
 -- name: delete_repeated
 -- Remove jobs that this transaction has just stored although they succeeded before: the first of these statements
 -- may not have seen that. Returns their rows.
-DELETE FROM windlass.jobs USING windlass.ended
-WHERE jobs.row = ANY($1::bigint[]) AND ended.id = jobs.id
-RETURNING jobs.row
+DELETE FROM windlass.jobs
+WHERE row = ANY($1::bigint[]) AND EXISTS (SELECT 1 FROM windlass.ended WHERE ended.id = ANY(ARRAY[jobs.id]))
+RETURNING row
 
 -- name: find_key
 -- The job that an idempotency key belongs to, while the key is remembered.
-SELECT id, fingerprint FROM windlass.idempotency WHERE task = $1 AND key = $2 AND expires_ms > $3
+SELECT id, fingerprint FROM windlass.idempotency WHERE task = $1 AND key = $2 AND expires_ms + 0 > $3
 
 -- name: insert_jobs
 -- Store new jobs, ready or scheduled, in the order of the arrays; return those that were not known.

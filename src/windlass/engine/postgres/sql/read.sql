@@ -87,9 +87,10 @@ ORDER BY session LIMIT $3
 
 -- name: list_sessions
 -- Live sessions and the number of jobs that each holds.
-SELECT session, expires_ms, coalesce(info, ''::bytea), command,
+SELECT sessions.session, expires_ms, coalesce(info, ''::bytea), command,
        (SELECT count(*) FROM windlass.jobs WHERE state = 'running' AND jobs.session = sessions.session)
-FROM windlass.sessions LEFT JOIN windlass.introductions USING (session) WHERE gone = 0 ORDER BY session
+FROM windlass.sessions LEFT JOIN windlass.introductions ON introductions.session = ANY(ARRAY[sessions.session])
+WHERE gone = 0 ORDER BY sessions.session
 
 -- name: list_totals
 -- The totals of events.
@@ -126,7 +127,8 @@ SELECT session, info FROM windlass.introductions WHERE session = ANY($1::text[])
 SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
        created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
        keep_until_ms, result IS NOT NULL, unique_key, held_because, row, call, result, CASE WHEN state = 'dead' THEN (
-    SELECT fingerprint FROM windlass.deaths JOIN windlass.dead_groups ON number = dead_group WHERE job = jobs.row
+    SELECT fingerprint FROM windlass.dead_groups
+    WHERE number = (SELECT dead_group FROM windlass.deaths WHERE job = jobs.row)
 ) END
 FROM windlass.jobs WHERE id = ANY($1::text[])
 UNION ALL

@@ -53,11 +53,11 @@ WITH expired AS (
     WHERE ended.tableoid = expired.tableoid AND ended.ctid = expired.ctid
     RETURNING ended.row, ended.id, ended.task, ended.queue, ended.unique_key
 ), histories AS (
-    DELETE FROM windlass.failures USING gone WHERE failures.job = gone.row
+    DELETE FROM windlass.failures USING gone WHERE failures.job = ANY(ARRAY[gone.row])
 ), keys AS (
     DELETE FROM windlass.unique_keys USING gone
-    WHERE gone.unique_key IS NOT NULL AND unique_keys.task = gone.task AND unique_keys.key = gone.unique_key
-          AND unique_keys.id = gone.id
+    WHERE gone.unique_key IS NOT NULL AND unique_keys.task = ANY(ARRAY[gone.task])
+          AND unique_keys.key = gone.unique_key AND unique_keys.id = gone.id
 )
 SELECT queue, count(*) FROM gone GROUP BY queue
 

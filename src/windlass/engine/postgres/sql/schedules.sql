@@ -15,19 +15,19 @@ SELECT row, revision FROM windlass.schedules WHERE name = $1 FOR UPDATE
 -- name: list_due_schedules
 -- Due schedules, the earliest first.
 SELECT name, revision, due_ms, body, note, watched
-FROM windlass.schedules JOIN windlass.schedule_bodies ON schedule = row
+FROM windlass.schedules JOIN windlass.schedule_bodies ON schedule = ANY(ARRAY[row])
 WHERE due_ms <= $1 AND name <> ALL ($2::text[])
 ORDER BY due_ms, name LIMIT $3
 
 -- name: list_schedules
 -- The next schedules by name.
 SELECT name, revision, due_ms, body, note, watched
-FROM windlass.schedules JOIN windlass.schedule_bodies ON schedule = row
+FROM windlass.schedules JOIN windlass.schedule_bodies ON schedule = ANY(ARRAY[row])
 WHERE name > $1 ORDER BY name LIMIT $2
 
 -- name: list_unfinished
 -- The jobs of an array that exist and have not ended.
-SELECT jobs.id FROM unnest($1::text[]) AS given (value) JOIN windlass.jobs ON jobs.id = given.value
+SELECT jobs.id FROM unnest($1::text[]) AS given (value) JOIN windlass.jobs ON jobs.id = ANY(ARRAY[given.value])
 WHERE state NOT IN ('dead', 'cancelled')
 
 -- name: next_schedule
@@ -37,8 +37,8 @@ SELECT min(due_ms) FROM windlass.schedules WHERE due_ms > $1
 -- name: read_schedules
 -- The schedules with these names.
 SELECT name, revision, due_ms, body, note, watched
-FROM unnest($1::text[]) AS given (value) JOIN windlass.schedules ON name = given.value
-JOIN windlass.schedule_bodies ON schedule = row
+FROM unnest($1::text[]) AS given (value) JOIN windlass.schedules ON name = ANY(ARRAY[given.value])
+JOIN windlass.schedule_bodies ON schedule = ANY(ARRAY[row])
 
 -- name: save_schedule
 -- Store a changed schedule; without a new body, the stored body stays.

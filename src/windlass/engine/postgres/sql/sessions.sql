@@ -2,7 +2,7 @@
 
 -- name: command_session
 -- Set what heartbeats of a live session return.
-UPDATE windlass.sessions SET command = $2 WHERE session = $1 AND gone = 0
+UPDATE windlass.sessions SET command = $2 WHERE session = $1 AND gone + 0 = 0
 
 -- name: end_session
 -- Declare a session dead (1), or dead and without jobs (2). The row is kept until an instant, so that late
@@ -25,11 +25,11 @@ INSERT INTO windlass.sessions (session, expires_ms) VALUES ($1, $2) ON CONFLICT 
 
 -- name: keep_session
 -- Extend a lease until an instant; a session that was declared dead stays dead.
-UPDATE windlass.sessions SET expires_ms = $2 WHERE session = $1 AND gone = 0
+UPDATE windlass.sessions SET expires_ms = $2 WHERE session = $1 AND gone + 0 = 0
 
 -- name: list_cancel_requests
 -- Jobs of a session with a requested cancellation.
-SELECT id FROM windlass.jobs WHERE state = 'running' AND session = $1 AND cancel_requested = 1 ORDER BY id
+SELECT id FROM windlass.jobs WHERE state = 'running' AND session = $1 AND cancel_requested = 1 ORDER BY id || ''
 
 -- name: load_held
 -- Jobs that a session holds; all of them with a negative limit.
@@ -37,14 +37,14 @@ SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_request
        interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, session, token, last_end,
        progress, result
 FROM windlass.jobs WHERE state = 'running' AND session = $1
-ORDER BY row LIMIT CASE WHEN $2::bigint < 0 THEN NULL ELSE $2::bigint END FOR UPDATE
+ORDER BY row + 0 LIMIT CASE WHEN $2::bigint < 0 THEN NULL ELSE $2::bigint END FOR UPDATE
 
 -- name: load_held_under
 -- Jobs that a session holds under one token.
 SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,
        interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, session, token, last_end,
        progress, result
-FROM windlass.jobs WHERE state = 'running' AND session = $1 AND token = $2 ORDER BY row FOR UPDATE
+FROM windlass.jobs WHERE state = 'running' AND session = $1 AND token = $2 ORDER BY row + 0 FOR UPDATE
 
 -- name: load_unknown_nonces
 -- Jobs that a session has held for a while under any token. A start in the future counts as old, because the clock
@@ -53,7 +53,7 @@ SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_request
        interruptions, snoozes, strays, ready_ms, due_ms, expires_ms, finished_ms, keep_until_ms, session, token, last_end,
        progress, result
 FROM windlass.jobs WHERE state = 'running' AND session = $1 AND (started_ms <= $2 OR started_ms > $3)
-ORDER BY row FOR UPDATE
+ORDER BY row + 0 FOR UPDATE
 
 -- name: lock_session
 -- Keep other transactions from changing a session; whether it was declared dead, and its latest nonce.

@@ -20,7 +20,7 @@ WHERE known.task = $1 AND known.key = $2
 -- The job that took over the call of this put; a later put may have replaced that call since.
 SELECT id FROM windlass.jobs WHERE replaced_by = $1
 UNION ALL
-SELECT job FROM windlass.replaced_puts WHERE id = $1 AND expires_ms > $2
+SELECT job FROM windlass.replaced_puts WHERE id = $1 AND expires_ms + 0 > $2
 
 -- name: forget_unique_key
 -- Forget the unique key of a removed job, unless the key points to another job by now.
@@ -30,7 +30,7 @@ WHERE id = $1 AND (task, key) = (SELECT task, unique_key FROM windlass.jobs WHER
 -- name: keep_replaced_put
 -- Remember, until an instant, the put that gave a job its current call, before a later put replaces that call.
 INSERT INTO windlass.replaced_puts (id, job, expires_ms)
-SELECT replaced_by, id, $2 FROM windlass.jobs WHERE row = $1 AND replaced_by IS NOT NULL
+SELECT replaced_by, id, $2 FROM windlass.jobs WHERE row = $1 AND coalesce(replaced_by, '') <> ''
 ON CONFLICT (id) DO UPDATE SET job = excluded.job, expires_ms = excluded.expires_ms
 
 -- name: keep_unique_key

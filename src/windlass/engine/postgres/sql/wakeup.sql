@@ -37,11 +37,11 @@ SELECT DISTINCT ON (digest) digest, plans FROM windlass.waiters WHERE digest = A
 
 -- name: forget_waiters
 -- Remove processes that do not wait any more.
-DELETE FROM windlass.waiters WHERE number IN (
-    SELECT number FROM windlass.waiters
+DELETE FROM windlass.waiters WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM windlass.waiters
     WHERE until_ms <= (extract(epoch FROM clock_timestamp()) * 1000)::bigint OR pg_try_advisory_xact_lock_shared(number)
     LIMIT $1::bigint FOR UPDATE SKIP LOCKED
-)
+))
 
 -- name: watch
 -- Remember that a process waits for the end of these jobs, for some time. A job that has ended needs no watch.
@@ -61,7 +61,7 @@ SELECT EXISTS (SELECT 1 FROM windlass.watches), (SELECT count(*) FROM told)
 
 -- name: forget_watches
 -- Forget callers that do not wait any more, a bounded number.
-DELETE FROM windlass.watches WHERE (id, watcher) IN (
-    SELECT id, watcher FROM windlass.watches
+DELETE FROM windlass.watches WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM windlass.watches
     WHERE until_ms <= (extract(epoch FROM clock_timestamp()) * 1000)::bigint LIMIT $1::bigint FOR UPDATE SKIP LOCKED
-)
+))

@@ -1,7 +1,7 @@
-"""Workers under load on a private Redis server, and a check of every job at the end.
+"""Workers under load on a private server, and a check of every job at the end.
 
-1. A server with `appendfsync always`, a yard with workers and, for some proofs, a proxy between
-   them. The proof itself connects to the server directly.
+1. A server that the proof stops, a yard with workers and, for some proofs, a proxy between them.
+   The proof itself connects to the server directly.
 2. A producer enqueues jobs all the time, and repeats a failed enqueue with the same key.
 3. `resume` measures the time until a new job is enqueued, claimed, run and reported.
 4. At the end every job has ended, workers stop by themselves, and the counters of its record
@@ -16,12 +16,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
+
+import pytest
 
 from tests.proxy import Proxy
-from tests.redis_server import RedisServer
 from tests.worker.yard import Worker, Yard, until
-from windlass import EngineUnavailable, State
+from windlass import EngineUnavailable, State, Windlass
 from windlass.engine.contract import JobRecord
 from windlass.task import Task
 
@@ -30,22 +31,37 @@ LEASE: Final = "5s"
 RESUMED_S: Final = 5.0
 #: The number of jobs before the first outage.
 BACKLOG: Final = 1_000
+CHUNK: Final = 100
 #: How long a job runs, and how long the producer waits after each, in seconds.
 JOB_S: Final = 0.05
 EVERY_S: Final = 0.02
+#: When an enqueue fails by default, in seconds, and how much later or earlier on a busy machine.
+ENQUEUE_S: Final = 5.0
+TOLERANCE_S: Final = 1.0
 
 
-class Scene:
+class Server(Protocol):
+    """A private server of any engine."""
+
+    port: int
+
+    def end(self) -> None: ...
+
+
+S = TypeVar("S", bound=Server)
+
+
+class Scene(Generic[S]):
     """A server, a proxy, workers behind it, and a producer."""
 
-    def __init__(self, folder: Path, partitions: int, *, is_proxied: bool) -> None:
-        self.server = RedisServer("--appendfsync", "always")
-        self.proxy = Proxy(self.server.port)
-        url = self.server.url(partitions=partitions)
+    def __init__(self, folder: Path, server: S, url: str, *, is_proxied: bool) -> None:
+        self.server = server
+        self.proxy = Proxy(server.port)
+        self.url = url
         self.yard = Yard(folder, LEASE, "10s", 3, url)
         self._workers_url = url
         if is_proxied:
-            self._workers_url = url.replace(f":{self.server.port}/", f":{self.proxy.port}/")
+            self._workers_url = url.replace(f":{server.port}/", f":{self.proxy.port}/")
         self.workers: list[Worker] = []
         self._labels: dict[str, str] = {}  # label -> id of the job
         self._probes = 0
@@ -61,12 +77,11 @@ class Scene:
 
     def load(self) -> None:
         """Enqueue more jobs than workers can run, and more all the time."""
-        calls = {
-            label: self._call(label).bind(label, [f"sleep:{JOB_S}"])
-            for label in (f"early-{number}" for number in range(BACKLOG))
-        }
-        jobs = self.yard.script.plain.enqueue_many(calls.values())
-        self._labels |= {label: job.id for label, job in zip(calls, jobs, strict=True)}
+        labels = [f"early-{number}" for number in range(BACKLOG)]
+        for some in (labels[at : at + CHUNK] for at in range(0, BACKLOG, CHUNK)):
+            calls = [self._call(label).bind(label, [f"sleep:{JOB_S}"]) for label in some]
+            jobs = self.yard.script.plain.enqueue_many(calls)
+            self._labels |= {label: job.id for label, job in zip(some, jobs, strict=True)}
         self._producer.start()
         self.work(20)
 
@@ -104,14 +119,18 @@ class Scene:
 
     def finish(self) -> Iterator[str]:
         """Wait until all jobs have ended, and check them."""
-        self._is_over.set()
-        if self._producer.is_alive():
-            self._producer.join()
-        until(self._all_ended, "an end of all jobs", 120.0)
+        self.drain()
         codes = [worker.stop() for worker in self.workers]
         yield f"exit codes of the workers after SIGTERM: {codes}"
         assert not any(codes)
         yield from self._account()
+
+    def drain(self) -> None:
+        """End the producer, and wait until all jobs have ended."""
+        self._is_over.set()
+        if self._producer.is_alive():
+            self._producer.join()
+        until(self._all_ended, "an end of all jobs", 120.0)
 
     def _all_ended(self) -> bool:
         ended = self.yard.count(State.SUCCEEDED) + self.yard.count(State.DEAD)
@@ -161,8 +180,10 @@ def charged_again(record: JobRecord) -> int:
 
 
 @contextmanager
-def scene(folder: Path, partitions: int = 1, *, is_proxied: bool = False) -> Iterator[Scene]:
-    opened = Scene(folder, partitions, is_proxied=is_proxied)
+def open_scene(
+    folder: Path, server: S, url: str, *, is_proxied: bool = False
+) -> Iterator[Scene[S]]:
+    opened = Scene(folder, server, url, is_proxied=is_proxied)
     try:
         yield opened
     finally:
@@ -174,3 +195,25 @@ def told(seconds: Sequence[float]) -> str:
     assert max(seconds) < RESUMED_S, f"resumed after {max(seconds):.2f} s"
     middle = sorted(seconds)[len(seconds) // 2]
     return f"resumed after {middle:.2f} s (median), {max(seconds):.2f} s (longest)"
+
+
+def stand_still(it: Scene[S], seconds: float) -> None:
+    """Wait during an outage that lets reads pass, and check that no job succeeds in it."""
+    time.sleep(1.0)  # what was under way is over by then
+    before = it.yard.count(State.SUCCEEDED)
+    time.sleep(seconds - 1.0)
+    assert it.yard.count(State.SUCCEEDED) == before
+    for worker in it.workers:
+        worker.await_log("lost connection to engine")
+
+
+def fail_to_enqueue(app: Windlass) -> tuple[float, str]:
+    task = app.task(name="nothing")(nothing)
+    started = time.monotonic()
+    with pytest.raises(EngineUnavailable) as caught:
+        task.enqueue()
+    return time.monotonic() - started, str(caught.value)
+
+
+def nothing() -> None:
+    """A task."""

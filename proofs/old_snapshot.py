@@ -1,0 +1,230 @@
+"""A transaction on PostgreSQL that stays open for minutes keeps the server from removing dead rows:
+claims stay quick meanwhile, and tables are small again after it.
+
+1. A server with autovacuum has many finished jobs. One client puts jobs at a steady rate, another
+   claims and finishes them; how long a claim takes is measured first without the transaction.
+2. A transaction reads something, and stays open. Each claim then leaves a dead row before the next
+   ready jobs.
+3. The transaction ends, and the server removes the dead rows.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.postgres_server import OWNER, Connection, PostgresServer
+from tests.worker.yard import until
+from windlass.core.ids import new_id
+from windlass.engine.contract import Beat, Engine, EngineOptions, NewJob, Plan, Succeeded
+from windlass.engine.url import open_engine
+
+RATE: Final = 300
+#: Jobs that are put together, and most jobs of a claim.
+BATCH: Final = 3
+BASELINE_S: Final = 20.0
+#: How much longer claims may take than without the transaction, at the 99th percentile.
+MOST_GROWTH: Final = 5.0
+#: Claims below this are quick, also if others were quicker, in milliseconds.
+QUICK_MS: Final = 10.0
+#: How long autovacuum may take after the transaction, in seconds; and what it may leave.
+VACUUM_S: Final = 60.0
+LEFT_ROWS: Final = 10_000
+LEASE_MS: Final = 60_000
+TEND_S: Final = 5.0
+_SETTINGS: Final = {
+    "autovacuum": "on",
+    "autovacuum_naptime": "1s",
+    "max_wal_size": "4GB",
+    "shared_buffers": "256MB",
+}
+_FILL: Final = """
+INSERT INTO windlass.ended (row, created_ms, finished_ms, keep_until_ms, result_until_ms, last_end,
+    priority, attempt, starts, crashes, losses, interruptions, snoozes, strays, slot, id, task,
+    queue, call)
+SELECT -n, 1, 1, at.ms + n, at.ms, 1, 0, 1, 1, 0, 0, 0, 0, 0, 7, 'done-' || n, 'task', 'default',
+    'x'::bytea
+FROM generate_series(%s, %s) AS n,
+    (SELECT (extract(epoch FROM now()) * 1000)::bigint + 86400000 AS ms) AS at
+"""
+_SIZES: Final = """
+SELECT pg_table_size('windlass.jobs'), pg_indexes_size('windlass.jobs'),
+       pg_stat_get_dead_tuples('windlass.jobs'::regclass)
+"""
+
+
+class Hold(NamedTuple):
+    """How long the transaction stays open, beside how many finished jobs."""
+
+    seconds: float
+    finished: int
+
+
+SHORT: Final = Hold(60.0, 1_000_000)
+LONG: Final = Hold(300.0, 10_000_000)
+
+
+def prove(_folder: Path, hold: Hold = SHORT) -> Iterator[str]:
+    server = PostgresServer(fsync=True, **_SETTINGS)
+    try:
+        database = server.new_database()
+        engine = open_engine(server.url(database, user=OWNER), EngineOptions(lease_ms=LEASE_MS))
+        engine.stats()
+        with server.connect(database) as connection:
+            fill(connection, hold.finished)
+            with closing(Load(engine)) as load:
+                yield from measure(server, database, connection, load, hold)
+        assert engine.check() == []
+        engine.shutdown()
+    finally:
+        server.end()
+
+
+prove_long: Final = partial(prove, hold=LONG)
+
+
+def fill(connection: Connection, finished: int) -> None:
+    for first in range(1, finished + 1, 1_000_000):
+        connection.execute(_FILL, [first, min(first + 999_999, finished)])
+    connection.execute(
+        "INSERT INTO windlass.deltas VALUES ('jobs', 'default', 'succeeded', %s)", [finished]
+    )
+    connection.execute("VACUUM ANALYZE")
+
+
+def measure(
+    server: PostgresServer, database: str, connection: Connection, load: Load, hold: Hold
+) -> Iterator[str]:
+    load.start()
+    base = load.claims(BASELINE_S)
+    yield f"{hold.finished:,} finished jobs, {RATE} jobs/s: a claim takes {base}"
+    with server.connect(database) as other, other.transaction():
+        other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        other.execute("SELECT count(*) FROM windlass.meta")
+        held = load.claims(hold.seconds)
+        _, _, dead = sizes(connection)
+        yield f"beside a transaction of {hold.seconds:g} s: {held}; {told(connection)}"
+    load.stop()
+    began = time.monotonic()
+    until(lambda: sizes(connection)[2] <= LEFT_ROWS, "dead rows removed", VACUUM_S)
+    yield f"{time.monotonic() - began:.0f} s after it: {told(connection)}"
+    after = load.restarted(BASELINE_S / 2)
+    yield f"then a claim takes {after}"
+    assert dead > LEFT_ROWS, "the transaction has kept nothing"
+    assert held.p99 <= max(QUICK_MS, MOST_GROWTH * base.p99)
+    assert after.p99 <= max(QUICK_MS, MOST_GROWTH * base.p99)
+
+
+def sizes(connection: Connection) -> tuple[int, int, int]:
+    """The bytes of the table of waiting and running jobs and of its indexes, and its dead rows."""
+    [row] = connection.execute(_SIZES).fetchall()
+    table, indexes, dead = map(int, row)
+    return table, indexes, dead
+
+
+def told(connection: Connection) -> str:
+    table, indexes, dead = sizes(connection)
+    return f"{dead:,} dead rows, table {table / 1e6:.1f} MB, its indexes {indexes / 1e6:.1f} MB"
+
+
+class Times(NamedTuple):
+    """How long claims took, in milliseconds."""
+
+    p50: float
+    p99: float
+    number: int
+
+    def __str__(self) -> str:
+        return f"p50 {self.p50:.1f} ms, p99 {self.p99:.1f} ms ({self.number:,} claims)"
+
+
+class Load:
+    """Puts jobs at a steady rate, and claims and finishes them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._nonces = count(1)
+        self._is_over = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._times: list[float] = []
+        self._errors: list[str] = []
+
+    def start(self) -> None:
+        self._is_over.clear()
+        self._threads = [
+            threading.Thread(target=self._guard, args=(work,), daemon=True)
+            for work in (self._produce, self._consume, self._tend)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def claims(self, seconds: float) -> Times:
+        """Measure the claims of some time."""
+        self._times = []
+        self._is_over.wait(seconds)
+        times, self._times = self._times, []
+        assert not self._errors, self._errors
+        cuts = statistics.quantiles(times, n=100)
+        return Times(statistics.median(times), cuts[98], len(times))
+
+    def restarted(self, seconds: float) -> Times:
+        self.start()
+        times = self.claims(seconds)
+        self.stop()
+        return times
+
+    def stop(self) -> None:
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join(30)
+
+    close = stop
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - the proof reports it
+            self._errors.append(repr(error))
+            self._is_over.set()
+
+    def _produce(self) -> None:
+        due = time.monotonic()
+        while not self._is_over.wait(max(0.0, due - time.monotonic())):
+            self._engine.put(
+                [
+                    NewJob(id=id, task="task", queue="default", payload=b"x")
+                    for id in self._engine.new_ids(BATCH, "task", "default")
+                ]
+            )
+            due += BATCH / RATE
+
+    def _tend(self) -> None:
+        """Maintenance, as workers do it."""
+        while not self._is_over.wait(TEND_S):
+            self._engine.tend()
+
+    def _consume(self) -> None:
+        session = new_id(time.time_ns() // 1_000_000)
+        self._engine.beat([Beat(session=session, info=b"load")])
+        beat_at = time.monotonic() + LEASE_MS / 3000
+        outcomes: tuple[Succeeded, ...] = ()
+        while not self._is_over.is_set():
+            nonce = f"{next(self._nonces):016}"
+            began = time.monotonic()
+            turn = self._engine.turn(session, outcomes, nonce, Plan(), BATCH)
+            if turn.batch.claims:
+                self._times.append((time.monotonic() - began) * 1000)
+            outcomes = tuple(Succeeded(id=one.id, token=one.token) for one in turn.batch.claims)
+            if not outcomes:
+                time.sleep(BATCH / RATE / 2)
+            if time.monotonic() > beat_at:
+                self._engine.beat([Beat(session=session)])
+                beat_at += LEASE_MS / 3000
+        self._engine.finish(outcomes)
