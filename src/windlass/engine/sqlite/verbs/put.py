@@ -81,7 +81,7 @@ def _put_plain(tx: Transaction, jobs: Sequence[NewJob]) -> list[Placed]:
     """Store jobs without keys, in queues without settings."""
     if not jobs:
         return []
-    _catch_up(tx, tx.sequence + 1)
+    catch_up(tx, tx.sequence + 1)
     begin = tx.sequence + 1
     rows = [(number, *_row_of(tx, job)) for number, job in enumerate(jobs, begin)]
     tx.sequence += len(rows)
@@ -134,14 +134,14 @@ def _insert(tx: Transaction, row: Row) -> int:
     try:
         tx.connection.execute(SQL["insert_job"], (number, *row))
     except apsw.ConstraintError:
-        if not _catch_up(tx, number):
+        if not catch_up(tx, number):
             raise
         number = tx.next_number()
         tx.connection.execute(SQL["insert_job"], (number, *row))
     return number
 
 
-def _catch_up(tx: Transaction, number: int) -> bool:
+def catch_up(tx: Transaction, number: int) -> bool:
     """Continue the sequence after the last row if it lags behind; return whether it did."""
     last = first(tx.connection, "last_row")
     if last is None or last < number:
