@@ -29,7 +29,7 @@ _NOT_STORED: Final = frozenset({State.RUNNING, State.WAITING})
 
 
 class LinePlace(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides the order of a ready job, besides its priority and its place."""
+    """What decides the order of a ready job, next to its priority and its place."""
 
     ready_ms: int  # when it took its place in line
     age: int  # the age of its queue at that time

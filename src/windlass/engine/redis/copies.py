@@ -25,7 +25,7 @@ from windlass.engine.contract import (
 from windlass.engine.redis import decode
 from windlass.engine.redis.encode import check_name
 
-#: What a record tells of the bytes next to it: nothing, progress, or why the job is held.
+#: What is stored next to a record: nothing, progress, or why the job is held.
 _NO_DETAIL, _PROGRESS, _WHY_HELD = 0, 1, 2
 _BEGIN: Final = "0"
 _encode: Final = msgspec.msgpack.Encoder().encode

@@ -1,4 +1,4 @@
-"""Test copies: a job that is read from one place and stored in another goes on as it was."""
+"""Test copies: a job that is read from one place and stored in another continues as it was."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 -- Copies of jobs and idempotency keys, for another engine and from one.
 
 -- name: read_copy
--- What a copy has besides the record: when the job took its place, the age of its queue at that time, the next visit
+-- What a copy has in addition to the record: when the job took its place, the age of its queue at that time, the next visit
 -- of the purge, and what ends the hold of its unique key.
 SELECT coalesce(ready_ms, created_ms), age, keep_until_ms, unique_until, coalesce(period_until_ms, 0)
 FROM jobs WHERE id = ?
