@@ -28,14 +28,12 @@ class Sides:
 
     def meet(self) -> None:
         """Let the clock of the target show the time of the source."""
-        self.advance(1)
         self.target.move_clock(self.source.now_ms)
 
     def copy(
         self, *, drains: bool = False, between: Callable[[CopyStep], None] = lambda _step: None
     ) -> CopyReport:
-        """Copy to the end, a moment later. `between` is called after each step."""
-        self.advance(1)
+        """Copy to the end. `between` is called after each step."""
         copier = Copier(self.source.engine, self.target.engine, drains=drains)
         for step in copier.run():
             between(step)
@@ -84,8 +82,22 @@ class _MortalEngine:
         return lambda *args, **kwargs: self._call(value, *args, **kwargs)
 
 
+class HookedEngine:
+    """Wraps an engine, and acts once before the next call of a verb."""
+
+    def __init__(self, engine: Engine, verb: str, act: Callable[[], object]) -> None:
+        self._engine = engine
+        self._verb = verb
+        self._act: Callable[[], object] | None = act
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._verb and self._act is not None:
+            act, self._act = self._act, None
+            act()
+        return getattr(self._engine, name)
+
+
 def steps_of(sides: Sides, mortal: MortalEngines) -> Iterator[CopyStep]:
     """The steps of a copy, through engines that may end it."""
-    sides.advance(1)
     copier = Copier(mortal.wrap(sides.source.engine), mortal.wrap(sides.target.engine))
     return copier.run()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
-from tests.engine_copy.sides import KilledError, MortalEngines, Sides, steps_of
+from tests.engine_copy.sides import HookedEngine, KilledError, MortalEngines, Sides, steps_of
 from tests.engine_copy.stock import (
     DAY_MS,
+    PERIOD_MS,
     fill,
     jobs_of,
     numbers_of,
@@ -24,6 +25,7 @@ from windlass.core.unique import OnConflict
 from windlass.engine.contract import (
     MIN_RECORD_MS,
     Beat,
+    Engine,
     JobRecord,
     PutCode,
     QueueChange,
@@ -32,6 +34,7 @@ from windlass.engine.contract import (
     SessionCommand,
     Succeeded,
     UniqueKey,
+    Unroutable,
 )
 from windlass.engine.url import open_engine
 from windlass.engine_copy import jobs as walking
@@ -49,6 +52,15 @@ from windlass.testing.contract.world import LEASE_MS, World
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walking, "PAGE", 3)
     monkeypatch.setattr(walking, "_FIRST_READ", 2)
+
+
+def passes_in(steps: list[CopyStep]) -> int:
+    """How often both sides were compared."""
+    doings = [step.doing for step in steps]
+    return sum(
+        one == "comparing keys" and before != one
+        for one, before in zip(doings, ["", *doings], strict=False)
+    )
 
 
 def phase_of(world: World) -> Phase | None:
@@ -109,6 +121,31 @@ def test_afterwards_the_target_runs_each_job_once_and_the_source_none(sides: Sid
     ran = run_all(sides.target)
     assert ran == Counter(known)
     assert claimed(sides.source) == []
+
+
+def test_held_jobs_keep_their_place_before_others(files: Sides) -> None:
+    """They were met at the head of their line."""
+    held = [files.source.put(), files.source.put(task="paused")]
+    files.source.engine.pause_task("paused")
+    claim = files.source.take()
+    files.source.finish(Unroutable(id=claim.id, token=claim.token))
+    assert files.source.claim().claims == ()
+    files.source.engine.close("worker", [], "ended")
+    waiting = files.source.put_many(2)
+    assert files.copy().is_complete
+    files.target.engine.adopt(["task"])
+    files.target.engine.resume_task("paused")
+    assert claimed(files.target) == [*held, *waiting]
+
+
+def test_jobs_keep_what_they_gained_by_waiting(files: Sides) -> None:
+    files.source.engine.change_queue("queue", QueueChange(ageing_ms=PERIOD_MS))
+    old = files.source.put()
+    files.advance(8 * PERIOD_MS)
+    middle = files.source.put(priority=7)
+    assert files.copy().is_complete
+    beaten, better = files.target.put(priority=7), files.target.put(priority=9)
+    assert claimed(files.target) == [better, old, middle, beaten]
 
 
 def test_an_empty_source_is_copied(sides: Sides) -> None:
@@ -235,6 +272,28 @@ def test_workers_are_drained(sides: Sides) -> None:
     assert sides.target.get(claim.id).counters.interruptions == 1
 
 
+def test_a_job_that_is_given_back_during_the_drain_keeps_its_place(files: Sides) -> None:
+    first, second = files.source.put(), files.source.put()
+    claim = files.source.claim(limit=1).claims[0]
+
+    def work(step: CopyStep) -> None:
+        if step.is_waiting:
+            files.source.finish(Released(id=claim.id, token=claim.token, started=False))
+
+    assert files.copy(drains=True, between=work).is_complete
+    assert claimed(files.target) == [first, second]
+
+
+def test_a_job_that_ends_between_two_calls_is_not_copied(files: Sides) -> None:
+    id, other = files.source.put(), files.source.put()
+    source = files.source.engine
+    hooked = HookedEngine(source, "read_copies", lambda: source.cancel([id]))
+    files.advance(1)
+    for _ in Copier(cast(Engine, hooked), files.target.engine).run():
+        pass
+    assert files.target.ids() == [other]
+
+
 def test_a_job_that_ends_during_the_drain_is_not_copied(files: Sides) -> None:
     id = files.source.put()
     claim = files.source.take()
@@ -297,6 +356,20 @@ def test_jobs_that_arrive_during_a_copy_are_copied(sides: Sides) -> None:
     assert jobs_of(sides.target.engine).keys() == {first, *late}
     assert sorted(claimed(sides.target)) == sorted([first, *late])
     assert claimed(sides.source) == []
+
+
+def test_what_a_comparison_has_copied_is_compared_again(files: Sides) -> None:
+    files.source.put()
+    seen: list[CopyStep] = []
+
+    def enqueue(step: CopyStep) -> None:
+        files.advance(1)
+        if step == CopyStep("copying jobs", 1, 1) and step not in seen:
+            files.source.put(queue="a")  # before the place of this pass
+        seen.append(step)
+
+    assert files.copy(between=enqueue).is_complete
+    assert passes_in(seen) == 2
 
 
 def test_a_copy_does_not_follow_producers_for_ever(files: Sides) -> None:
@@ -376,9 +449,24 @@ def test_jobs_of_the_future_are_copied_once(files: Sides) -> None:
     files.source.put_many(2)
     files.source.advance(-DAY_MS)
     assert files.copy().is_complete
+    run_all(files.target)
+    files.target.advance(MIN_RECORD_MS)
+    assert files.target.engine.tend().purged == 2
     files.source.advance(DAY_MS + 1)
     files.source.put()
     assert files.copy().copied == 1
+
+
+def test_what_the_target_has_removed_does_not_come_back(files: Sides) -> None:
+    id = files.source.put(idempotency_key="key")
+    save_schedule(files.source.engine, "hourly")
+    files.copy()
+    files.target.engine.cancel([id])
+    files.target.engine.discard([id])
+    files.target.engine.remove_schedule("hourly")
+    assert files.copy().is_complete
+    assert (files.target.ids(), all_keys(files.target.engine)) == ([], [])
+    assert schedules_of(files.target.engine) == {}
 
 
 # -------------------------------------------------------------------------------------------- keys
@@ -392,8 +480,10 @@ def unique(name: str = "key") -> UniqueKey:
 def test_a_job_whose_key_is_taken_is_not_copied(sides: Sides, fields: dict[str, Any]) -> None:
     id, other = sides.source.put(**fields), sides.source.put()
     holder = sides.target.put(**fields)
-    report = sides.copy()
+    seen: list[CopyStep] = []
+    report = sides.copy(between=seen.append)
     assert not report.is_complete
+    assert passes_in(seen) == 1
     assert report.refused == (id,)
     assert report.jobs == (ComparedKind(queue="queue", state=State.READY, source=2, target=1),)
     assert claimed(sides.source) == claimed(sides.target) == []
@@ -425,12 +515,9 @@ def test_keys_decide_in_the_target(sides: Sides) -> None:
         sides.source.put(**one)
     report = sides.copy()
     assert report.is_complete
-    codes = [
-        placed.code
-        for one in fields
-        for placed in sides.target.engine.put([sides.target.new(**one)])
-    ]
-    assert codes == [PutCode.EXISTING] * len(fields)
+    placed = [sides.target.engine.put([sides.target.new(**one)])[0] for one in fields]
+    assert [one.code for one in placed] == [PutCode.EXISTING] * len(fields)
+    assert {one.id for one in placed} == jobs_of(sides.target.engine).keys()
     assert len(claimed(sides.target)) == len(fields)
 
 
@@ -475,6 +562,9 @@ def test_another_target_is_refused(files: Sides, third: World) -> None:
     assert files.copy().is_complete
     with pytest.raises(CopyRefused, match="Jobs that were copied once may have run there"):
         Sides(files.source, third).copy()
+    empty(files)
+    with pytest.raises(CopyRefused, match="Jobs that were copied once may have run there"):
+        files.copy()
 
 
 def test_a_place_of_another_copy_is_refused(files: Sides, third: World) -> None:
@@ -633,8 +723,23 @@ def test_nothing_is_there_to_be_undone(files: Sides) -> None:
 def test_a_copy_to_a_place_that_was_emptied_can_be_undone(files: Sides) -> None:
     id = files.source.put()
     next(steps_of(files, MortalEngines()))
-    files.target.variant.shutdown()
-    files.target_file.unlink()
-    files.target.engine = files.target.open()
+    empty(files)
     files.undo()
     assert claimed(files.source) == [id]
+
+
+def test_a_copy_to_a_place_that_was_emptied_goes_on(files: Sides) -> None:
+    ids = files.source.put_many(9)
+    for step in steps_of(files, MortalEngines()):
+        if step.doing == "comparing keys":
+            break
+    empty(files)
+    assert files.copy().is_complete
+    assert claimed(files.target) == ids
+
+
+def empty(sides: Sides) -> None:
+    """Remove the target, as its operator may do."""
+    sides.target.variant.shutdown()
+    sides.target_file.unlink()
+    sides.target.engine = sides.target.open()

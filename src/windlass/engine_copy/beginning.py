@@ -20,8 +20,6 @@ from windlass.errors import CopyRefused
 def begin(source: Engine, target: Engine, *, drains: bool) -> StoredState:
     """Read the state of an earlier run, or make one. Raises `CopyRefused`, and changes nothing, if
     this source must not be copied to this target now."""
-    if source.location == target.location:
-        raise _same_place(source, target)
     stored = StoredState.load(source)
     is_opening = stored is not None and stored.state.phase is Phase.OPENING
     if not drains and not is_opening:
@@ -105,10 +103,6 @@ def _mark(source: Engine, target: Engine, stored: StoredState) -> None:
     if stored.state.id in read_marks(source):
         write_mark(target, stored.state.id, None)
         stored.remove()
-        raise _same_place(source, target)
-
-
-def _same_place(source: Engine, target: Engine) -> CopyRefused:
-    return CopyRefused(
-        f"{source.location} and {target.location} are the same place. Copy to another one."
-    )
+        raise CopyRefused(
+            f"{source.location} and {target.location} are the same place. Copy to another one."
+        )

@@ -170,8 +170,7 @@ class Copier:
             yield from self._drain()
             counted = _count_jobs(self._source.stats())
             self._numbers = jobs.seen if self._is_late else counted
-            has_new = began_ms <= jobs.newest_ms <= read_clock(self._source)
-            if jobs.stored or has_new:
+            if jobs.stored:
                 continue  # jobs arrive: another pass finds those that this one has passed
             late = counted.total() - stored.state.left if self._is_late else 0
             if self._are_equal() and late <= jobs.seen.total():

@@ -231,7 +231,7 @@ def test_a_copy_that_is_killed_again_and_again_copies_each_job_once(
     redis = fresh_url("redis", tmp_path)
     kills = 0
     for source, target in ((shell.url, redis), (redis, target_of(shell))):
-        for _ in range(3):
+        for _ in range(2):
             kills += kill_on_its_way(shell, source, target, saves=rng.randrange(1, 4))
         assert shell.type("copy", "--from", source, "--to", target).code == 0
     assert kills > 1
