@@ -36,6 +36,7 @@ also attributes of the error. All errors can be copied and pickled.
     ├── OperationNotFound       no such bulk operation
     ├── OperationRefused        a bulk operation cannot start as it was asked for
     │   └── TooManyOperations   ... because too many others are running
+    ├── CopyRefused             these places cannot be copied, or not now
     ├── WorkerNotFound          no live worker has this name or session
     ├── ReleaseNotFound         no worker of this release has started
     ├── EndlessDrain            in a test: a drain reached its limit, and more jobs are due
@@ -411,6 +412,10 @@ class OperationRefused(WindlassError, ValueError):
 
 class TooManyOperations(OperationRefused):
     """A bulk operation cannot start or continue: too many others are running."""
+
+
+class CopyRefused(WindlassError, ValueError):
+    """Jobs cannot be copied between these places, or not now."""
 
 
 class WorkerNotFound(WindlassError):

@@ -67,3 +67,13 @@ def engine(variant: Variant) -> Engine:
 def world(variant: Variant) -> World:
     """An engine whose clock stands still until a test moves it."""
     return World(variant)
+
+
+@pytest.fixture
+def other_world(variant: Variant) -> Iterator[World]:
+    """Another place of the same kind."""
+    folder = variant.folder / "other"
+    folder.mkdir()
+    other = Variant(variant.name, folder)
+    yield World(other)
+    other.shutdown()

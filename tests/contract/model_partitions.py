@@ -25,16 +25,21 @@ from windlass.engine.contract import (
     CancelCode,
     ChangeCode,
     Closed,
+    CopyCode,
     DeadLabel,
     DeadTallies,
     Emptied,
     EngineOptions,
     Filter,
     HistoryPage,
+    HolderPage,
     Introductions,
     JobChange,
+    JobCopy,
     JobEnd,
     JobRecord,
+    KeyCopy,
+    KeyPage,
     Measure,
     MeasureRow,
     NewJob,
@@ -340,6 +345,31 @@ class PartitionedModel(ScheduleModel, DocumentModel):
                     oldest_ready_ms=max(one.oldest_ready_ms, other.oldest_ready_ms),
                 )
         return make_history_page(measures.values(), samples.values(), None)
+
+    # ------------------------------------------------------------------------------------ copies
+
+    def read_copies(self, ids: Sequence[str]) -> list[JobCopy | None]:
+        return self._each(ids, str, lambda model, id: model.read_copies([id])[0])
+
+    def put_copies(self, copied: Sequence[JobCopy]) -> list[CopyCode]:
+        return self._each(
+            copied, lambda copy: copy.record.id, lambda model, copy: model.put_copies([copy])[0]
+        )
+
+    def list_keys(self, cursor: str | None = None) -> KeyPage:
+        return KeyPage(tuple(key for model in self._models for key in model.list_keys().keys), None)
+
+    def put_keys(self, keys: Sequence[KeyCopy]) -> list[CopyCode]:
+        """The unique key of a job decides the partition; it is the first part of a stored key."""
+        places = (self._partitions.of_key(key.task, key.key.partition("\0")[0]) for key in keys)
+        return [
+            self._models[place].put_keys([key])[0] for place, key in zip(places, keys, strict=True)
+        ]
+
+    def list_holders(self, cursor: str | None = None) -> HolderPage:
+        return HolderPage(
+            tuple(id for model in self._models for id in model.list_holders().ids), None
+        )
 
     # ----------------------------------------------------------------------------------- reading
 

@@ -17,6 +17,7 @@ from windlass.cli.commands.audit import audit
 from windlass.cli.commands.check import check
 from windlass.cli.commands.completion import completion
 from windlass.cli.commands.config import config
+from windlass.cli.commands.copy import copy
 from windlass.cli.commands.dashboard import dashboard
 from windlass.cli.commands.dead import dead
 from windlass.cli.commands.demo import demo
@@ -73,6 +74,7 @@ for command in (
         audit,
         config,
         check,
+        copy,
         migrate,
         doctor,
         completion,

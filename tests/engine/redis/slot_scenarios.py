@@ -62,6 +62,7 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "check": set(),
     "close": {"asked", "held", "lease", "idle", "waiters", "watch"},
     "command": set(),
+    "copies": set(),
     "discard": {
         *("body", "cancelled", "count", "dead", "extra", "job", "key_expiry", "keys"),
         *("dead_groups", "deaths", "unique", "watch"),
@@ -78,6 +79,8 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "infos": set(),
     "introductions": set(),
     "label": set(),
+    "list_holders": set(),
+    "list_keys": set(),
     "open": set(),
     "nonce": set(),
     "prepare": {"asked", "due", "held", "lease", "parked", "idle", "waiters", "watch"},
@@ -87,6 +90,8 @@ EMPTIES: Final[dict[str, set[str]]] = {
     },
     "put": {"idle", "waiters"},
     "put_any": {"body", "due", "lines", "parked", "ready", "idle", "waiters", "watch"},
+    "put_copies": {"idle", "waiters"},
+    "put_keys": set(),
     "queue": {"lines", "idle", "waiters"},
     "repair": {
         *(
@@ -665,6 +670,42 @@ def a_queue_is_paused_and_resumed(stage: Stage) -> None:
     leave_nothing(stage)
 
 
+def copies_are_put(stage: Stage) -> None:
+    """Next to their jobs, in every state, and in the place of their jobs."""
+    live_a_life(stage.world)
+    stage.world.put(unique=unique(period_ms=1_000), payload=b"long" * 1_000)
+    put_copies(stage, again=False)
+    leave_nothing(stage)
+    for kind in (put_with_key, put_for_later, park, bury, cancel_with_progress, put_unique):
+        kind(stage)
+        put_copies(stage, again=True)
+        leave_nothing(stage)
+
+
+def put_unique(stage: Stage) -> None:
+    stage.engine.cancel([stage.world.put(unique=unique(period_ms=1_000))])
+
+
+def put_copies(stage: Stage, *, again: bool) -> None:
+    """Put copies of all jobs that do not run; with `again`, after the jobs were removed."""
+    engine, world = stage.engine, stage.world
+    found = [one for one in engine.read_copies([*world.ids(), "unknown"]) if one is not None]
+    copies = [one for one in found if one.record.state is not State.RUNNING]
+    stored = engine.list_keys().keys
+    engine.list_holders()
+    if again:
+        ids = [one.record.id for one in copies]
+        engine.cancel(ids)
+        engine.discard(ids)
+    else:
+        new = [replace(one.record, id=world.new().id) for one in copies]
+        copies = [replace(one, record=other) for one, other in zip(copies, new, strict=True)]
+    stage.add_waiter()
+    engine.put_copies(copies)
+    engine.put_copies(copies)
+    engine.put_keys(stored)
+
+
 #: Entries that point to no job.
 GHOSTS: Final[tuple[tuple[bytes, str, bytes, bytes], ...]] = (
     (b"ZADD", "ready", b"0", b"0queue\0" + b"\0" * 11 + b"ghost"),
@@ -808,4 +849,5 @@ SCENARIOS: Final[tuple[Callable[[Stage], None], ...]] = (
     a_claim_over_partitions_is_prepared,
     a_queue_is_paused_and_resumed,
     a_queue_is_emptied,
+    copies_are_put,
 )

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from benchmarks.page import Figure, read_results
 from tests.docs.pages import DOCS, read
@@ -21,6 +22,7 @@ from windlass.engine.contract import (
     IDEMPOTENCY_MS,
     Beat,
     Buried,
+    ChangeCode,
     Claim,
     Closed,
     EngineOptions,
@@ -31,11 +33,13 @@ from windlass.engine.contract import (
     Progressed,
     Retried,
     Succeeded,
+    batches,
 )
 from windlass.engine.redis import encode
 from windlass.engine.redis.dispatch import CHUNK
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.keys import KINDS, KeyKind, key
+from windlass.testing.contract.machine import all_keys
 from windlass.testing.contract.world import StandingStill, claim_jobs
 
 PAGE = DOCS / "internals" / "redis.md"
@@ -171,6 +175,7 @@ def run_generation(place: Place, number: int) -> None:
     claim_jobs(place.engine, one, next(place._nonces), Plan(), 1)  # expires one batch
     for at in range(number):
         place.put(1, idempotency_key=f"key-{at}")
+    put_back(place)
     place.claim(one, number // 2)
     place.engine.close(one, [], "ended")
     other = f"other-{next(place._nonces)}"
@@ -180,6 +185,29 @@ def run_generation(place: Place, number: int) -> None:
     place.engine.cancel(
         [record.id for record in place.engine.find(Filter(), limit=10 * number).records]
     )
+
+
+def put_back(place: Place) -> None:
+    """Remove jobs that wait and dead ones, and put their copies and the keys in their place."""
+    engine = place.engine
+    found = [
+        copy
+        for state in (State.READY, State.DEAD)
+        for record in engine.find(Filter(state=state), limit=CHUNK).records
+        for copy in engine.read_copies([record.id])
+        if copy is not None
+    ]
+    ids = [copy.record.id for copy in found]
+    keys = all_keys(engine)
+    keys.append(replace(keys[0], key="of a job that is gone", id="gone"))
+    engine.cancel(ids)
+    assert set(engine.discard(ids)) == {ChangeCode.DONE}
+    for _ in range(2):
+        for some in batches(found, lambda copy: copy.size):
+            engine.put_copies(some)
+        engine.put_keys(keys)
+    engine.cancel(ids[:9])
+    engine.discard(ids[:9])
 
 
 @pytest.mark.parametrize("partitions", [1, 4])

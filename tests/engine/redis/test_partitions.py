@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 import pytest
+from msgspec.structs import replace
 
 from tests.engine.conftest import OpenRedis, new_job
 from tests.redis_server import RedisServer
 from tests.soon import is_once
 from windlass import QueueFull, Windlass
-from windlass.core.ids import partition_of
+from windlass.core.ids import moved_id, partition_of
 from windlass.core.queues.settings import task_key
 from windlass.core.states import State
 from windlass.engine.contract import (
@@ -30,6 +31,7 @@ from windlass.engine.contract import (
     QueueChange,
     SessionCommand,
     Succeeded,
+    UniqueKey,
     Unroutable,
     Waiter,
     WakeUp,
@@ -90,6 +92,19 @@ def test_a_key_at_the_wrong_place_is_refused(engine: RedisEngine) -> None:
     wrong = next(f"id-{n}" for n in range(99) if partitions.of_id(f"id-{n}") != right)
     with pytest.raises(EngineError, match=r"Engine\.new_id"):
         engine.put([new_job(id=wrong, idempotency_key="key")])
+
+
+def test_a_copy_at_the_wrong_place_is_refused(engine: RedisEngine) -> None:
+    """Another job with its key would not find it."""
+    unique = UniqueKey(key="key")
+    right = new_job(id=engine.new_id("t", "q", None, "key"), unique=unique)
+    engine.put([right])
+    (copy,) = engine.read_copies([right.id])
+    assert copy is not None
+    wrong = moved_id(right.id, (partition_of(right.id) + 1) % 4)
+    assert engine.copied_id(wrong, "t", "key") == right.id
+    with pytest.raises(EngineError, match=r"Engine\.copied_id"):
+        engine.put_copies([replace(copy, record=replace(copy.record, id=wrong))])
 
 
 def test_any_id_has_a_place_that_never_changes() -> None:

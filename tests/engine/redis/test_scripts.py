@@ -23,7 +23,7 @@ FILES = {
 }
 
 #: These walk the fields of a key in batches, which have no order.
-WALKING = {"check", "repair", "stats", "tend"}
+WALKING = {"check", "list_keys", "repair", "stats", "tend"}
 
 
 def test_parts_come_once_and_before_what_needs_them() -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 from tests.engine.conftest import new_job, repair_all
 from windlass.core.states import Hold, Reason, State
 from windlass.engine.contract import (
     Buried,
     Claim,
+    CopyCode,
     Filter,
     Plan,
     QueueChange,
@@ -154,6 +156,18 @@ def run_all_again(engine: SQLiteEngine) -> list[str]:
     claims = claim_jobs(engine, "later", "1", Plan(), 100).claims
     engine.finish([success(claim) for claim in claims])
     return [claim.id for claim in claims]
+
+
+def test_copies_are_stored_behind_a_sequence_that_lags(path: Path, engine: SQLiteEngine) -> None:
+    jobs = [new_job(number) for number in range(3)]
+    engine.put(jobs)
+    found = [one for one in engine.read_copies([job.id for job in jobs]) if one is not None]
+    copies = [
+        replace(one, record=replace(one.record, id=f"copy-{at}")) for at, one in enumerate(found)
+    ]
+    vandalise(path, "UPDATE meta SET sequence = 1")
+    assert engine.put_copies(copies) == [CopyCode.STORED] * 3
+    assert engine.check() == []
 
 
 def test_a_job_without_a_payload_is_given_out_to_be_buried(

@@ -52,6 +52,7 @@ def _schedule_name(app: Windlass, name: str) -> str:
 #: record.
 CHANGES: Final[Mapping[str, Change]] = {
     "check": Change(only_with="repairs"),
+    "copy": Change(),
     "dead discard": Change("ids"),
     "dead regroup": Change(),
     "dead retry": Change("ids"),
@@ -80,8 +81,10 @@ CHANGES: Final[Mapping[str, Change]] = {
     "workers resume": Change("names", "worker"),
     "workers stop": Change("names", "worker"),
 }
-#: Parameters that say nothing about the change.
-_LEFT_OUT: Final = frozenset({"app_path", "as_json", "dry_run", "url", "yes"})
+#: Parameters that say nothing about the change, and urls, which may have passwords.
+_LEFT_OUT: Final = frozenset(
+    {"app_path", "as_json", "dry_run", "source_url", "target_url", "url", "yes"}
+)
 #: New arguments of a job, which are not recorded: its history has them.
 _ARGUMENTS: Final = {"args_text": "args", "kwargs_text": "kwargs"}
 _NOTES: Final = "windlass.audit"

@@ -38,6 +38,11 @@ class QueueSettings(msgspec.Struct, frozen=True, array_like=True):
         by = (now_ms - self.since_ms) // self.ageing_ms
         return replace(self, age=self.age + by, since_ms=self.since_ms + by * self.ageing_ms)
 
+    def aged_to(self, age: int, now_ms: int) -> QueueSettings:
+        """The settings with at least this age at `now_ms`. The periods stay as they are."""
+        now = self.aged(now_ms)
+        return now if now.age >= age else replace(now, age=age)
+
     @property
     def cohort(self) -> tuple[str, int]:
         """The cohort of the queue, and the constant offset of its age from the cohort's age. Queues

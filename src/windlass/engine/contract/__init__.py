@@ -1,7 +1,7 @@
 """The engine contract: the operations of every engine, their arguments and results.
 
-1. `jobs`, `claims`, `sessions`, `dead_groups`, `schedules`, `documents`, `audit`, `history` and
-   `admin`: values and operations of one concern.
+1. `jobs`, `claims`, `sessions`, `dead_groups`, `schedules`, `documents`, `audit`, `history`,
+   `copies` and `admin`: values and operations of one concern.
 2. `pages`: the order of `find`, and its cursor.
 3. `protocol`: the engine, which has the operations of all concerns; its options and capabilities.
 
@@ -11,6 +11,7 @@ Import all names from here.
 from windlass.engine.contract.admin import *
 from windlass.engine.contract.audit import *
 from windlass.engine.contract.claims import *
+from windlass.engine.contract.copies import *
 from windlass.engine.contract.dead_groups import *
 from windlass.engine.contract.documents import *
 from windlass.engine.contract.history import *

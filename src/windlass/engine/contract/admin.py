@@ -45,6 +45,7 @@ class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool | None = None
     ageing_ms: int | None = None  # for jobs that become ready from now on; 0 switches ageing off
     max_waiting: int | None = None  # per line of the queue; 0 removes the limit
+    least_age: int | None = None  # raise the age of the queue to this; it never decreases
 
 
 def list_records(settings: Mapping[str, QueueSettings]) -> list[QueueRecord]:

@@ -18,6 +18,7 @@ import msgspec
 from windlass.engine.contract.admin import AdminVerbs
 from windlass.engine.contract.audit import AuditVerbs
 from windlass.engine.contract.claims import ClaimVerbs
+from windlass.engine.contract.copies import CopyVerbs
 from windlass.engine.contract.dead_groups import DeadGroupVerbs
 from windlass.engine.contract.documents import DocumentVerbs
 from windlass.engine.contract.history import HistoryVerbs
@@ -62,6 +63,7 @@ class Engine(
     DocumentVerbs,
     AuditVerbs,
     HistoryVerbs,
+    CopyVerbs,
     AdminVerbs,
     Protocol,
 ):

@@ -28,6 +28,7 @@ from windlass.engine.contract import (
     Capability,
     ChangeCode,
     Closed,
+    CopyCode,
     DeadLabel,
     DeadTallies,
     Document,
@@ -39,10 +40,14 @@ from windlass.engine.contract import (
     Filter,
     Finding,
     HistoryPage,
+    HolderPage,
     Introductions,
     JobChange,
+    JobCopy,
     JobEnd,
     JobRecord,
+    KeyCopy,
+    KeyPage,
     Measure,
     Migrated,
     NewJob,
@@ -67,6 +72,7 @@ from windlass.engine.contract import (
     Waiter,
     WakeUp,
     check_audit_entries,
+    check_copies,
     check_document_changes,
     check_report,
 )
@@ -84,6 +90,7 @@ from windlass.engine.sql.transaction import read_settings
 from windlass.engine.sql.verbs import (
     admin,
     change,
+    copies,
     dead_groups,
     documents,
     finish,
@@ -407,6 +414,29 @@ class PostgresEngine:
         return self._read(
             lambda db, start: history.history(db, start.now_ms, begin_ago_ms, by_hour, cursor)
         )
+
+    # --------------------------------------------------------------------------------- copies
+
+    def copied_id(
+        self, job_id: str, task: str, unique_key: str | None, schedule: str | None = None
+    ) -> str:
+        return job_id
+
+    def read_copies(self, ids: Sequence[str]) -> list[JobCopy | None]:
+        return self._read(lambda db, start: copies.read(db, ids, start.now_ms))
+
+    def put_copies(self, copied: Sequence[JobCopy]) -> list[CopyCode]:
+        check_copies(copied)
+        return self._write(lambda tx: copies.put(tx, copied))
+
+    def list_keys(self, cursor: str | None = None) -> KeyPage:
+        return self._read(lambda db, start: copies.list_keys(db, cursor, start.now_ms))
+
+    def put_keys(self, keys: Sequence[KeyCopy]) -> list[CopyCode]:
+        return self._write(lambda tx: copies.put_keys(tx, keys))
+
+    def list_holders(self, cursor: str | None = None) -> HolderPage:
+        return self._read(lambda db, start: copies.list_holders(db, cursor, start.now_ms))
 
     # -------------------------------------------------------------------------------- reading
 

@@ -53,6 +53,21 @@ def _without_nul(value: Any) -> Any:
     return [_without_nul(one) for one in value] if isinstance(value, list | tuple) else value
 
 
+_ESCAPED: Final = re.compile("\1[\1\2]")
+
+
+def unescape(stored: str) -> str:
+    """Return the key that `escape` made a text of."""
+    return _ESCAPED.sub(lambda found: "\0" if found[0] == "\1\1" else "\1", stored)
+
+
+def escape(key: str) -> str:
+    """Return a key without NUL, which PostgreSQL cannot store; different keys stay different."""
+    if "\0" not in key and "\1" not in key:
+        return key
+    return key.replace("\1", "\1\2").replace("\0", "\1\1")
+
+
 class PostgresStatements(Statements):
     """Runs the statements of this engine on a connection in pipeline mode: those without rows are
     sent together with the next one that returns some."""
@@ -98,6 +113,9 @@ class PostgresStatements(Statements):
 
     def array(self, values: Sequence[Any]) -> list[Any] | str:
         return pack_numbers(values) if values and isinstance(values[0], int) else list(values)
+
+    def read_key(self, stored: str) -> str:
+        return unescape(stored)
 
     def unpack(self, stored: list[str]) -> tuple[str, ...]:
         return tuple(stored)

@@ -17,8 +17,9 @@ from windlass.core.ids import blake2b
 from windlass.core.longest_lease import LongestLease
 from windlass.core.queues.labels import queue_of
 from windlass.core.queues.settings import USUAL, QueueSettings
+from windlass.core.states import State
 from windlass.engine.contract import EngineOptions
-from windlass.engine.postgres.statements import PostgresStatements, pack_numbers
+from windlass.engine.postgres.statements import PostgresStatements, escape, pack_numbers
 from windlass.engine.sql.statements import Row
 from windlass.engine.sql.transaction import JobRow, SqlTransaction, unpack_settings
 from windlass.engine.sql.wakeup import ReadyLine
@@ -26,6 +27,8 @@ from windlass.engine.sql.wakeup import ReadyLine
 #: A sign of life of a worker is stored when the last one is older than this. Workers write to the
 #: same row, so they do so seldom.
 SEEN_MS: Final = 500
+#: The partition of ended jobs that are kept for longer than the ring is long.
+LATER_SLOT: Final = 8
 #: Take at most this many places in line from the sequence at once.
 _MOST_NUMBERS: Final = 64
 
@@ -102,6 +105,9 @@ class Transaction(PostgresStatements, SqlTransaction):
         found = self.load("load_job", job_id) or self.load("load_ended_job", job_id)
         return found[0] if found else None
 
+    def knows(self, job_id: str) -> bool:
+        return bool(self.first("is_known", job_id))
+
     def next_number(self) -> int:
         if not self._numbers:
             rows = self.rows("next_numbers", self._most_numbers)
@@ -122,6 +128,12 @@ class Transaction(PostgresStatements, SqlTransaction):
         for (row,) in self.rows("delete_repeated", pack_numbers(rows.values())) if rows else ():
             rows = {job_id: known for job_id, known in rows.items() if known != row}
         return rows
+
+    def insert_copy(self, record: tuple[Any, ...], payload: bytes) -> int:
+        _, _, _, _, state, *_ = record
+        if state == State.SUCCEEDED:
+            return int(self.first("insert_ended_copy", *record, payload, LATER_SLOT))
+        return int(self.first("insert_copy", *record, payload))
 
     def store_payload(self, row: int, payload: bytes) -> None:
         self.run("set_call", row, payload)
@@ -181,10 +193,3 @@ class Transaction(PostgresStatements, SqlTransaction):
 
 #: Statements whose second parameter is a key.
 _WITH_KEYS: Final = frozenset({"find_key", "keep_key"})
-
-
-def escape(key: str) -> str:
-    """Return a key without NUL, which PostgreSQL cannot store; different keys stay different."""
-    if "\0" not in key and "\1" not in key:
-        return key
-    return key.replace("\1", "\1\2").replace("\0", "\1\1")

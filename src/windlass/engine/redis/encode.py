@@ -202,10 +202,11 @@ def of_change(queue: str, change: QueueChange, partitions: int) -> list[bytes]:
     """Encode a change of settings; "" keeps a value. Each partition has a part of a limit."""
     paused = {True: b"1", False: b"0", None: b""}[change.paused]
     ageing = b"" if change.ageing_ms is None else b"%d" % change.ageing_ms
+    age = b"" if change.least_age is None else b"%d" % change.least_age
     if change.max_waiting is None:
-        return [queue.encode(), paused, ageing, b"", b""]
+        return [queue.encode(), paused, ageing, b"", b"", age]
     part = -(-change.max_waiting // partitions)
-    return [queue.encode(), paused, ageing, b"%d" % change.max_waiting, b"%d" % part]
+    return [queue.encode(), paused, ageing, b"%d" % change.max_waiting, b"%d" % part, age]
 
 
 def of_beats(

@@ -28,6 +28,7 @@ from windlass.engine.contract import (
     Capability,
     ChangeCode,
     Closed,
+    CopyCode,
     DeadLabel,
     DeadTallies,
     Document,
@@ -39,10 +40,14 @@ from windlass.engine.contract import (
     Filter,
     Finding,
     HistoryPage,
+    HolderPage,
     Introductions,
     JobChange,
+    JobCopy,
     JobEnd,
     JobRecord,
+    KeyCopy,
+    KeyPage,
     Measure,
     Migrated,
     NewJob,
@@ -67,6 +72,7 @@ from windlass.engine.contract import (
     WakeUp,
     batches,
     check_audit_entries,
+    check_copies,
     check_document_changes,
     check_fingerprint,
     check_held,
@@ -77,6 +83,7 @@ from windlass.engine.contract import (
 )
 from windlass.engine.redis import (
     check,
+    copies,
     dead_groups,
     decode,
     encode,
@@ -498,6 +505,40 @@ class RedisEngine(Caller):
     ) -> HistoryPage:
         number = self._partitions.number
         return history.read_page(self._broadcast, number, begin_ago_ms, by_hour, cursor)
+
+    # --------------------------------------------------------------------------------- copies
+
+    def copied_id(
+        self, job_id: str, task: str, unique_key: str | None, schedule: str | None = None
+    ) -> str:
+        return self._partitions.copied_id(job_id, task, unique_key, schedule)
+
+    def read_copies(self, ids: Sequence[str]) -> list[JobCopy | None]:
+        unpack = partial(reply_values.to_found, copies.to_copy)
+        return self._spread("copies", ids, self._of_id, encode.of_texts, unpack)
+
+    def put_copies(self, copied: Sequence[JobCopy]) -> list[CopyCode]:
+        check_copies(copied)
+        for copy in copied:
+            self._partitions.check_copy(copy)
+        pack, unpack = copies.of_copies, reply_values.each(CopyCode)
+        return self._spread("put_copies", copied, self._of_copy, pack, unpack, copies.size_of)
+
+    def _of_copy(self, copy: JobCopy) -> int:
+        return self._of_id(copy.record.id)
+
+    def list_keys(self, cursor: str | None = None) -> KeyPage:
+        return copies.list_keys(self._ask, self._partitions.number, cursor)
+
+    def put_keys(self, keys: Sequence[KeyCopy]) -> list[CopyCode]:
+        pack, unpack = copies.of_keys, reply_values.each(CopyCode)
+        return self._spread("put_keys", keys, self._of_stored_key, pack, unpack)
+
+    def _of_stored_key(self, key: KeyCopy) -> int:
+        return self._partitions.of_stored_key(key.task, key.key)
+
+    def list_holders(self, cursor: str | None = None) -> HolderPage:
+        return copies.list_holders(self._ask, self._partitions.number, cursor)
 
     # -------------------------------------------------------------------------------- reading
 

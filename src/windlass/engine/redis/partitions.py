@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 from zlib import crc32
 
-from windlass.core.ids import partition_of
-from windlass.engine.contract import NewJob
+from windlass.core.ids import derived_id, moved_id, partition_of
+from windlass.engine.contract import JobCopy, NewJob
 from windlass.errors import EngineError
 
 T = TypeVar("T")
@@ -107,6 +107,36 @@ class Partitions:
             return None
         groups = self.group(ids, self.of_id)
         return {number: [ids[at] for at in positions] for number, positions in groups.items()}
+
+    def copied_id(
+        self, job_id: str, task: str, unique_key: str | None, schedule: str | None
+    ) -> str:
+        """Return the id of a copied job, with the partition in which its key or schedule is."""
+        place = self.of_id(job_id)
+        if unique_key is not None:
+            place = self.of_key(task, unique_key)
+        elif schedule is not None:
+            place = self.of_schedule(schedule)
+        if place == self.of_id(job_id):
+            return job_id
+        try:
+            return moved_id(job_id, place)
+        except ValueError:  # an id that windlass did not make
+            return derived_id(0, f"copy:{job_id}", place)
+
+    def of_stored_key(self, task: str, key: str) -> int:
+        """Return the partition of an idempotency key in its stored form, which begins with the
+        unique key of the job if it has one."""
+        return self.of_key(task, key.partition("\0")[0])
+
+    def check_copy(self, copy: JobCopy) -> None:
+        """Refuse a copied job in a partition where its unique key is not looked up."""
+        record = copy.record
+        if self.copied_id(record.id, record.task, record.unique_key, None) != record.id:
+            raise EngineError(
+                f"The id {record.id} of the copied job of task {record.task} is not in the "
+                "partition of its unique key. Use the id that Engine.copied_id returns."
+            )
 
     def check_key(self, job: NewJob) -> None:
         """Refuse a job in a partition where its key is not looked up. The unique key decides the

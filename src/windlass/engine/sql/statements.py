@@ -60,6 +60,10 @@ class Statements(ABC):
     def unpack(self, stored: Any) -> tuple[str, ...]:
         """Return the texts of a stored array."""
 
+    def read_key(self, stored: str) -> str:
+        """Return the idempotency key that is stored as this text."""
+        return stored
+
     def one(self, name: str, *values: Any) -> Row | None:
         """Return the first row of a statement, or None."""
         found = self.rows(name, *values)

@@ -154,6 +154,10 @@ class SqlTransaction(Statements):
         """Store a new job at the end of the line; return its row. None: its id is known."""
 
     @abstractmethod
+    def insert_copy(self, record: tuple[Any, ...], payload: bytes) -> int:
+        """Store a copied job at the end of the line; return its row. Its id is not known."""
+
+    @abstractmethod
     def store_payload(self, row: int, payload: bytes) -> None:
         """Replace the envelope of a job."""
 
@@ -194,6 +198,10 @@ class SqlTransaction(Statements):
     def job(self, job_id: str) -> JobRow | None:
         found = self.load("load_job", job_id)
         return found[0] if found else None
+
+    def knows(self, job_id: str) -> bool:
+        """Return whether a job is stored."""
+        return self.job(job_id) is not None
 
     # ---------------------------------------------------------------------------------- moves
 

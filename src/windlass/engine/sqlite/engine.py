@@ -25,6 +25,7 @@ from windlass.engine.contract import (
     Capability,
     ChangeCode,
     Closed,
+    CopyCode,
     DeadLabel,
     DeadTallies,
     Document,
@@ -36,10 +37,14 @@ from windlass.engine.contract import (
     Filter,
     Finding,
     HistoryPage,
+    HolderPage,
     Introductions,
     JobChange,
+    JobCopy,
     JobEnd,
     JobRecord,
+    KeyCopy,
+    KeyPage,
     Measure,
     Migrated,
     NewJob,
@@ -63,6 +68,7 @@ from windlass.engine.contract import (
     Waiter,
     WakeUp,
     check_audit_entries,
+    check_copies,
     check_document_changes,
     check_report,
 )
@@ -70,6 +76,7 @@ from windlass.engine.sql.transaction import read_settings
 from windlass.engine.sql.verbs import (
     admin,
     change,
+    copies,
     dead_groups,
     documents,
     finish,
@@ -302,6 +309,29 @@ class SQLiteEngine:
         self, begin_ago_ms: int, *, by_hour: bool = False, cursor: str | None = None
     ) -> HistoryPage:
         return self._read(lambda db, now: history.history(db, now, begin_ago_ms, by_hour, cursor))
+
+    # --------------------------------------------------------------------------------- copies
+
+    def copied_id(
+        self, job_id: str, task: str, unique_key: str | None, schedule: str | None = None
+    ) -> str:
+        return job_id
+
+    def read_copies(self, ids: Sequence[str]) -> list[JobCopy | None]:
+        return self._read(lambda db, now: copies.read(db, ids, now))
+
+    def put_copies(self, copied: Sequence[JobCopy]) -> list[CopyCode]:
+        check_copies(copied)
+        return self._write(lambda tx: copies.put(tx, copied))
+
+    def list_keys(self, cursor: str | None = None) -> KeyPage:
+        return self._read(lambda db, now: copies.list_keys(db, cursor, now))
+
+    def put_keys(self, keys: Sequence[KeyCopy]) -> list[CopyCode]:
+        return self._write(lambda tx: copies.put_keys(tx, keys))
+
+    def list_holders(self, cursor: str | None = None) -> HolderPage:
+        return self._read(lambda db, now: copies.list_holders(db, cursor, now))
 
     # -------------------------------------------------------------------------------- reading
 

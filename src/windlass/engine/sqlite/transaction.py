@@ -46,15 +46,23 @@ class Transaction(SQLiteStatements, SqlTransaction):
         return self.sequence
 
     def insert_job(self, record: tuple[Any, ...], payload: bytes) -> int | None:
+        return self._insert("insert_job", record, payload)
+
+    def insert_copy(self, record: tuple[Any, ...], payload: bytes) -> int:
+        number = self._insert("insert_copy", record, payload)
+        assert number is not None, "its id is not known"
+        return number
+
+    def _insert(self, name: str, record: tuple[Any, ...], payload: bytes) -> int | None:
         call = payload if len(payload) <= SMALL_CALL else None
         number = self.next_number()
         try:
-            self.connection.execute(SQL["insert_job"], (number, *record, call))
+            self.connection.execute(SQL[name], (number, *record, call))
         except apsw.ConstraintError:
             if not self.catch_up(number):
                 raise
             number = self.next_number()
-            self.connection.execute(SQL["insert_job"], (number, *record, call))
+            self.connection.execute(SQL[name], (number, *record, call))
         if not self.connection.changes():
             return None
         if call is None:

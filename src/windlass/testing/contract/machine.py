@@ -27,6 +27,7 @@ from hypothesis.stateful import (
 from msgspec.structs import replace
 
 from windlass.core.history import KEEP_HOURS_MS, WIDTH
+from windlass.core.ids import partition_of
 from windlass.core.states import Hold, State
 from windlass.core.unique import Until
 from windlass.engine.contract import (
@@ -45,6 +46,7 @@ from windlass.engine.contract import (
     HistoryPage,
     JobChange,
     JobRecord,
+    KeyCopy,
     Measure,
     NewJob,
     Outcome,
@@ -543,6 +545,47 @@ class QueueMachine(RuleBasedStateMachine):
         self.same(lambda it: it.record(reporter, number, measures))
         self.same(all_history)
 
+    # ---------------------------------------------------------------------------------- copies
+
+    @rule(target=ids, picked=st.lists(ids, min_size=1, max_size=3), is_new=st.booleans())
+    def put_copies(self, picked: list[str], is_new: bool) -> Any:
+        """Put copies of jobs next to the jobs, or in their place."""
+        copies = [
+            copy
+            for copy in self.model.read_copies(picked)
+            if copy is not None and copy.record.state is not State.RUNNING
+        ]
+        known = [copy.record.id for copy in copies]
+        if is_new:
+            known = [self.world.later_id(partition_of(id)) for id in known]
+            self.known |= dict.fromkeys(known)
+        else:
+            self.same(lambda it: it.cancel(known))
+            self.same(lambda it: it.discard(known))
+        copies = [
+            replace(copy, record=replace(copy.record, id=id))
+            for copy, id in zip(copies, known, strict=True)
+        ]
+        self.same(lambda it: it.put_copies(copies))
+        return multiple(*known)
+
+    @rule(
+        id=ids,
+        task=tasks,
+        name=st.sampled_from(["k", "m", "n"]),
+        expires_in_ms=st.sampled_from([1, 1_000, DAY_MS]),
+    )
+    def put_key(self, id: str, task: str, name: str, expires_in_ms: int) -> None:
+        """Put a key of a job that has none."""
+        if id in self.model.jobs and all(key.id != id for key in all_keys(self.model)):
+            expires_ms = self.world.now_ms + expires_in_ms
+            key = KeyCopy(task=task, key=name, id=id, fingerprint="f", expires_ms=expires_ms)
+            self.same(lambda it: it.put_keys([key, key]))
+
+    @rule(queue=queues, least_age=st.sampled_from([0, 1, 5]))
+    def age_at_least(self, queue: str, least_age: int) -> None:
+        self.same(lambda it: it.change_queue(queue, QueueChange(least_age=least_age)))
+
     # ---------------------------------------------------------------------------- time and place
 
     @rule(by_ms=jumps)
@@ -634,6 +677,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.same(lambda it: it.list_schedules())
         self.same(lambda it: it.due_schedules(skip=["x"]))
         self.same(lambda it: it.holders([(task, key) for task in "tu" for key in "vw"]))
+        self.same(lambda it: it.read_copies(known))
+        self.same(all_keys)
+        self.same(all_holders)
 
     @invariant()
     def at_most_one_job_of_a_key_lives(self) -> None:
@@ -689,6 +735,24 @@ def all_introductions(it: Engine | Model, prefix: str) -> dict[str, bytes]:
         bite = it.introductions(prefix, bite.cursor)
         infos |= bite.infos
     return infos
+
+
+def all_keys(it: Engine | Model) -> list[KeyCopy]:
+    page = it.list_keys()
+    found = [*page.keys]
+    while page.cursor is not None:
+        page = it.list_keys(page.cursor)
+        found += page.keys
+    return sorted(found, key=lambda key: (key.task, key.key))
+
+
+def all_holders(it: Engine | Model) -> list[str]:
+    page = it.list_holders()
+    found = [*page.ids]
+    while page.cursor is not None:
+        page = it.list_holders(page.cursor)
+        found += page.ids
+    return sorted(found)
 
 
 def all_history(it: Engine | Model) -> tuple[HistoryPage, HistoryPage]:

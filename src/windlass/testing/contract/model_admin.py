@@ -155,6 +155,8 @@ class AdminModel(SessionModel):
             own = own.with_ageing(change.ageing_ms, self.now_ms)
         if change.max_waiting is not None:
             own = replace(own, max_waiting=change.max_waiting)
+        if change.least_age is not None:
+            own = own.aged_to(change.least_age, self.now_ms)
         self.settings[queue] = own
 
     def pause_task(self, task: str) -> None:

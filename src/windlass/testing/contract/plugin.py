@@ -56,3 +56,11 @@ def engine(variant: Place) -> Engine:
 def world(variant: Place) -> World:
     """Make an engine with a clock that moves only when a test moves it."""
     return World(variant)
+
+
+@pytest.fixture
+def other_world(new_place: Callable[[], Place]) -> Iterator[World]:
+    """Make an engine of the same kind on another place, with such a clock."""
+    place = new_place()
+    yield World(place)
+    place.remove()

@@ -16,11 +16,15 @@ from typing import Any
 
 import pytest
 
+from windlass.core.states import Counters, Hold, State
 from windlass.engine.contract import (
     Beat,
     Capability,
     Engine,
     JobChange,
+    JobCopy,
+    JobRecord,
+    LinePlace,
     NewJob,
     Plan,
     QueueChange,
@@ -553,6 +557,24 @@ def test_as_many_sessions_are_woken_as_there_are_jobs_of_their_tasks(variant: Pl
     assert ["a", "a", "b"] in tries
 
 
+def copied(id: str, due_in_ms: int = 0) -> JobCopy:
+    now_ms = time.time_ns() // 1_000_000
+    record = JobRecord(
+        id=id,
+        task="task",
+        queue="queue",
+        priority=0,
+        state=State.SCHEDULED if due_in_ms else State.READY,
+        hold=Hold.NONE,
+        reason=None,
+        counters=Counters(),
+        created_ms=now_ms,
+        due_ms=now_ms + due_in_ms if due_in_ms else None,
+    )
+    line = None if due_in_ms else LinePlace(ready_ms=now_ms, age=0, queue_age=0)
+    return JobCopy(record=record, line=line)
+
+
 CHANGES: dict[str, Callable[[Engine, str], object]] = {
     "expiry": lambda engine, id: engine.put([job(id, expires_in_ms=60_000)]),
     "release": lambda engine, id: engine.release("holder", id),
@@ -561,6 +583,8 @@ CHANGES: dict[str, Callable[[Engine, str], object]] = {
     "queue": lambda engine, id: engine.change_queue("queue", QueueChange(paused=False)),
     "task": lambda engine, id: engine.resume_task("task"),
     "due": lambda engine, id: engine.put([job(id, run_in_ms=50)]),
+    "copy": lambda engine, id: engine.put_copies([copied(id)]),
+    "due copy": lambda engine, id: engine.put_copies([copied(id, due_in_ms=50)]),
 }
 
 

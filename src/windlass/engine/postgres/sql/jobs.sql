@@ -29,6 +29,10 @@ UPDATE windlass.sessions SET expires_ms = $1 WHERE gone = 0 AND expires_ms > $1
 WITH history AS (DELETE FROM windlass.failures WHERE job = $1)
 DELETE FROM windlass.jobs WHERE row = $1
 
+-- name: is_known
+-- Whether a job is stored.
+SELECT EXISTS (SELECT 1 FROM windlass.jobs WHERE id = $1) OR EXISTS (SELECT 1 FROM windlass.ended WHERE id = $1)
+
 -- name: load_job
 -- All columns of one job that a move may change, by id.
 SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,

@@ -1,7 +1,7 @@
 -- Change or read the settings of queues.
 -- ARGV: 1-3 clock, 4 queue ("" = change nothing), then settings, empty to keep the stored value:
 --       5 paused ("1" or "0"), 6 period of ageing in ms (0 = none), 7 how many may wait (0 = no
---       limit), and 8 how many of them in this partition
+--       limit), 8 how many of them in this partition, and 9 the least age
 -- Returns: if nothing is changed, the settings of all queues other than the default, packed
 --          ("" = none)
 --@include line
@@ -51,6 +51,10 @@ if queue ~= '' then
   end
   if ARGV[7] ~= '' then
     own[QUEUE_BOUND], own[QUEUE_BOUND_HERE] = tonumber(ARGV[7]), tonumber(ARGV[8])
+  end
+  if ARGV[9] ~= '' then
+    take_age(queue)
+    own[QUEUE_AGE] = math.max(own[QUEUE_AGE], tonumber(ARGV[9]))
   end
   if not own[QUEUE_PAUSED] and own[QUEUE_AGEING_MS] + own[QUEUE_AGE] + own[QUEUE_BOUND] == 0 then
     settings[queue] = false

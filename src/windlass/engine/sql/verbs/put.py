@@ -22,11 +22,11 @@ def put(tx: SqlTransaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
     *_, rank, state, _, due_ms, _ = record
     if job.idempotency_key is not None or job.unique is not None:
         _lock_keys(tx, job)
-        if tx.job(job.id) is None:
+        if not tx.knows(job.id):
             placed = _find_key(tx, job) or unique.meet(tx, job)
             if placed is not None:
                 return placed
-    if is_bounded and tx.queues and _is_full(tx, job) and tx.job(job.id) is None:
+    if is_bounded and tx.queues and _is_full(tx, job) and not tx.knows(job.id):
         return Placed(job.id, PutCode.FULL)
     row = tx.insert_job(record, job.payload)
     if row is None:

@@ -51,6 +51,8 @@ def change_queue(tx: SqlTransaction, queue: str, change: QueueChange) -> None:
         own = own.with_ageing(change.ageing_ms, tx.now_ms)
     if change.max_waiting is not None:
         own = replace(own, max_waiting=change.max_waiting)
+    if change.least_age is not None:
+        own = own.aged_to(change.least_age, tx.now_ms)
     tx.write_queues({**settings, queue: own})
     tx.touch_queue(queue)
     if change.paused is False:

@@ -1,0 +1,194 @@
+"""Copies: read jobs and idempotency keys completely, and store those of another engine.
+
+1. `read` adds to the record of a job what other engines need.
+2. `put` stores copies as they are: place in line, counters, history and unique key.
+3. `list_keys`, `put_keys` and `list_holders`: keys, which may outlive their jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from windlass.core.durations import LATEST_MS
+from windlass.core.queues.labels import queue_of
+from windlass.core.queues.settings import USUAL
+from windlass.core.states import Hold, State
+from windlass.core.unique import Until
+from windlass.engine.contract import (
+    MAX_KEYS,
+    CopyCode,
+    HolderPage,
+    JobCopy,
+    JobRecord,
+    KeyCopy,
+    KeyPage,
+    LinePlace,
+)
+from windlass.engine.sql.statements import Row, Statements
+from windlass.engine.sql.transaction import SqlTransaction, read_settings, unpack_settings
+from windlass.engine.sql.verbs import unique
+from windlass.engine.sql.verbs.read import get
+
+#: The states in which a job may hold its key although it needs no copy otherwise.
+_DONE: Final = (State.SUCCEEDED, State.CANCELLED)
+_cursor: Final = msgspec.json.Decoder(tuple[str, str])
+
+
+def read(db: Statements, ids: Sequence[str], now_ms: int) -> list[JobCopy | None]:
+    settings = read_settings(db)
+    details = {job_id: rest for job_id, *rest in db.rows("read_copies", db.array(ids))}
+
+    def read_one(record: JobRecord | None) -> JobCopy | None:
+        if record is None:
+            return None
+        ready_ms, age, keep_until_ms, until, period_until_ms = details[record.id]
+        line = None
+        if record.state is State.READY:
+            own = settings.get(queue_of(record.queue), USUAL)
+            line = LinePlace(ready_ms=ready_ms, age=age, queue_age=own.aged(now_ms).age)
+        return JobCopy(
+            record=replace(record, result=None, has_result=False),
+            line=line,
+            keep_until_ms=keep_until_ms,
+            until=None if until is None else Until(until),
+            period_until_ms=period_until_ms,
+        )
+
+    return [read_one(record) for record in get(db, ids, now_ms)]
+
+
+# ---------------------------------------------------------------------------------------- storing
+
+
+def put(tx: SqlTransaction, copies: Sequence[JobCopy]) -> list[CopyCode]:
+    return [_put(tx, copy) for copy in copies]
+
+
+def _put(tx: SqlTransaction, copy: JobCopy) -> CopyCode:
+    record = copy.record
+    if tx.knows(record.id):
+        return CopyCode.KNOWN
+    if record.unique_key is not None and copy.holds_key(tx.now_ms):
+        tx.lock_key(record.task, record.unique_key)
+        if unique.find(tx, record.task, record.unique_key, tx.now_ms) is not None:
+            return CopyCode.HELD
+        tx.run("keep_unique_key", record.task, record.unique_key, record.id)
+    number = tx.insert_copy(_columns_of(tx, copy), record.payload)
+    for failure in _failures_of(number, record):
+        tx.run("insert_failure", *failure)
+    _note_stored(tx, record)
+    return CopyCode.STORED
+
+
+def _columns_of(tx: SqlTransaction, copy: JobCopy) -> Row:
+    """Return the values of the statement `insert_copy`, apart from row and payload."""
+    record, line = copy.record, copy.line
+    age = 0 if line is None else _age_here(tx, record.queue, line)
+    ready_ms = None if line is None or line.ready_ms == record.created_ms else line.ready_ms
+    return (
+        record.id,
+        record.task,
+        record.queue,
+        age - record.priority,
+        record.state,
+        None if record.hold is Hold.NONE else record.hold,
+        record.reason,
+        int(record.suspect),
+        int(record.cancel_requested),
+        *msgspec.structs.astuple(record.counters),
+        record.created_ms,
+        ready_ms,
+        LATEST_MS if record.hold is Hold.PAUSED else record.due_ms,
+        record.expires_ms,
+        record.started_ms,
+        record.finished_ms,
+        copy.keep_until_ms,
+        record.session,
+        record.progress,
+        record.unique_key,
+        copy.until,
+        copy.period_until_ms or None,
+        age,
+        record.held_because,
+    )
+
+
+def _age_here(tx: SqlTransaction, queue: str, line: LinePlace) -> int:
+    """The age of the queue here when the job would have taken its place."""
+    own = unpack_settings(tx.queues).get(queue_of(queue), USUAL).aged(tx.now_ms)
+    return max(0, own.age - (line.queue_age - line.age))
+
+
+def _failures_of(number: int, record: JobRecord) -> list[Row]:
+    return [
+        (number, at, one.at_ms, one.event, one.attempt, one.session, one.started_ms, one.error)
+        for at, one in enumerate(record.failures, 1)
+    ]
+
+
+def _note_stored(tx: SqlTransaction, record: JobRecord) -> None:
+    """Report a copied job to the bookkeeping."""
+    tx.counts[record.queue, record.state] += 1
+    if record.state is State.READY and record.hold is Hold.NONE:
+        tx.touched.add(record.queue)
+        tx.note_ready(record.queue, record.task, suspects=record.suspect)
+    elif record.due_ms is not None:
+        tx.note_due(record.queue, record.due_ms)
+    elif record.state is State.DEAD:
+        job = tx.job(record.id)
+        assert job is not None, "it was stored in this transaction"
+        tx.enter_dead_group(job, record.fingerprint)
+
+
+# ------------------------------------------------------------------------------------------- keys
+
+
+def list_keys(db: Statements, cursor: str | None, now_ms: int) -> KeyPage:
+    found = db.rows("list_keys", *_after(cursor), now_ms, MAX_KEYS)
+    return KeyPage(tuple(_to_key(db, row) for row in found), _cursor_behind(found))
+
+
+def _to_key(db: Statements, row: Row) -> KeyCopy:
+    task, key, job_id, fingerprint, expires_ms = row
+    return KeyCopy(
+        task=task,
+        key=db.read_key(key),
+        id=job_id,
+        fingerprint=fingerprint,
+        expires_ms=expires_ms,
+    )
+
+
+def put_keys(tx: SqlTransaction, keys: Sequence[KeyCopy]) -> list[CopyCode]:
+    return [_put_key(tx, key) for key in keys]
+
+
+def _put_key(tx: SqlTransaction, key: KeyCopy) -> CopyCode:
+    tx.lock_key(key.task, key.key)
+    known = tx.one("find_key", key.task, key.key, tx.now_ms)
+    if known is not None:
+        return CopyCode.KNOWN if known[0] == key.id else CopyCode.HELD
+    tx.run("keep_key", key.task, key.key, key.id, key.fingerprint, key.expires_ms)
+    return CopyCode.STORED
+
+
+def list_holders(db: Statements, cursor: str | None, now_ms: int) -> HolderPage:
+    found = db.rows("list_unique_keys", *_after(cursor), MAX_KEYS)
+    ids = tuple(
+        job_id
+        for _, _, job_id, state, period_until_ms in found
+        if state in _DONE and period_until_ms > now_ms
+    )
+    return HolderPage(ids, _cursor_behind(found))
+
+
+def _after(cursor: str | None) -> tuple[str, str]:
+    return ("", "") if cursor is None else _cursor.decode(cursor)
+
+
+def _cursor_behind(found: Sequence[Row]) -> str | None:
+    return msgspec.json.encode(found[-1][:2]).decode() if len(found) == MAX_KEYS else None

@@ -1,0 +1,253 @@
+"""Copy everything that is still to run from one engine to another, and go on after a kill.
+
+1. `naming`: the queues and schedules that are paused on either side are listed, for the end.
+2. `copying`: all queues and schedules of the source are paused, and the queues of the target. When
+   no job of the source runs any more, a first pass copies all jobs. Further passes compare both
+   sides and copy what is missing, until one finds nothing to copy, and the target has as many jobs
+   as the source counts.
+3. `opening`: the schedules are put into the target, and its queues are resumed. From here on no job
+   is copied: the target may have run it already, and forgotten it.
+4. `done`: another run copies only jobs that were created since then.
+
+The phase and the place of the first pass are stored in the source after each page. A copy that is
+killed repeats at most one page, which changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from windlass.core.queues.labels import queue_of
+from windlass.core.states import State
+from windlass.engine.clock import read_clock
+from windlass.engine.contract import Engine, Stats
+from windlass.engine_copy.beginning import begin
+from windlass.engine_copy.documents import (
+    SOURCE_QUEUES,
+    SOURCE_SCHEDULES,
+    TARGET_QUEUES,
+    Mark,
+    Phase,
+    StoredState,
+    read_names,
+    write_mark,
+    write_names,
+)
+from windlass.engine_copy.jobs import COPIED, JobPass, Kind, Position
+from windlass.engine_copy.keys import KeyPass, holders
+from windlass.engine_copy.source import (
+    all_queues,
+    count_running,
+    pause_queues,
+    pause_schedules,
+    paused_queues,
+    paused_schedules,
+    refuse_workers,
+    resume_queues,
+    silence_workers,
+)
+from windlass.engine_copy.target import (
+    QueueSettings,
+    count_schedules,
+    move_schedules,
+    put_schedules,
+    watched_jobs,
+)
+
+#: After this many comparisons something else changes the source.
+MOST_PASSES: Final = 5
+
+
+class CopyStep(NamedTuple):
+    """The progress of a copy."""
+
+    doing: str
+    done: int = 0
+    total: int | None = None
+    is_waiting: bool = False  # nothing can be done now: look again a little later
+
+
+class ComparedKind(msgspec.Struct, frozen=True, kw_only=True):
+    """The jobs of one queue in one state."""
+
+    queue: str
+    state: State  # in the source
+    source: int
+    target: int  # jobs of the source that the target has
+
+
+class CopyReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What both sides have at the end of a run."""
+
+    source: str
+    target: str
+    is_complete: bool  # all is copied, and the target is open
+    is_late: bool  # only jobs were copied that were created after an earlier, complete copy
+    copied: int  # jobs that this run has stored
+    renamed: int  # jobs that have another id in the target
+    jobs: tuple[ComparedKind, ...]  # empty if an earlier run has compared them
+    refused: tuple[str, ...]  # jobs whose key another job of the target has
+    keys: int  # idempotency keys
+    schedules: int  # those of the source that the target has
+
+
+class Copier:
+    """One run of a copy, from its beginning or from where an earlier run was ended."""
+
+    def __init__(self, source: Engine, target: Engine, *, drains: bool = False) -> None:
+        self._source = source
+        self._target = target
+        self._drains = drains
+        self._settings = QueueSettings(source, target)
+        self._copied = 0
+        self._jobs: JobPass | None = None  # the last pass
+        self._keys: KeyPass | None = None
+        self._numbers: Counter[Kind] = Counter()  # the jobs of the source after it
+        self._is_late = False
+        self._is_complete = False
+
+    def run(self) -> Iterator[CopyStep]:
+        """Copy everything. Raises `CopyRefused` before anything is changed if that must not be."""
+        stored = begin(self._source, self._target, drains=self._drains)
+        self._is_late = stored.state.is_late
+        if stored.state.phase is Phase.NAMING:
+            self._list_names(stored)
+        if stored.state.phase is Phase.COPYING:
+            yield from self._copy(stored)
+        if stored.state.phase is Phase.OPENING:
+            yield CopyStep("opening the target")
+            self._open(stored)
+
+    def report(self) -> CopyReport:
+        """Compare both sides, as the last pass has found them."""
+        jobs, keys = self._jobs, self._keys
+        return CopyReport(
+            source=self._source.location,
+            target=self._target.location,
+            is_complete=self._is_complete,
+            is_late=self._is_late,
+            copied=self._copied,
+            renamed=0 if jobs is None else jobs.renamed,
+            jobs=tuple(self._compared()),
+            refused=() if jobs is None else tuple(sorted(jobs.refused)),
+            keys=0 if keys is None else keys.seen,
+            schedules=count_schedules(self._source, self._target),
+        )
+
+    def _compared(self) -> Iterator[ComparedKind]:
+        found: Counter[Kind] = Counter() if self._jobs is None else self._jobs.found
+        for kind in sorted({*self._numbers, *found}):
+            yield ComparedKind(
+                queue=kind.queue, state=kind.state, source=self._numbers[kind], target=found[kind]
+            )
+
+    # -------------------------------------------------------------------------------- copying
+
+    def _list_names(self, stored: StoredState) -> None:
+        """List what is paused on either side. For jobs that come late, the source was listed by the
+        earlier copy, which has paused all."""
+        if not self._is_late:
+            write_names(self._source, SOURCE_QUEUES, paused_queues(self._source))
+            write_names(self._source, SOURCE_SCHEDULES, paused_schedules(self._source))
+        write_names(self._source, TARGET_QUEUES, paused_queues(self._target))
+        stored.save(phase=Phase.COPYING, target=self._target.location)
+
+    def _copy(self, stored: StoredState) -> Iterator[CopyStep]:
+        self._pause()
+        yield from self._drain()
+        if not stored.state.is_walked:
+            place = Position(stored.state.walk, stored.state.cursor)
+            yield from self._pass("copying", place, stored)
+            stored.save(is_walked=True, walk=0, cursor=None)
+        for _ in range(MOST_PASSES):
+            self._pause()
+            began_ms = read_clock(self._source)
+            jobs = yield from self._pass("comparing", Position(), stored)
+            yield from self._drain()
+            counted = _count_jobs(self._source.stats())
+            self._numbers = jobs.seen if self._is_late else counted
+            if jobs.stored:
+                continue  # jobs arrive: another pass finds those that this one has passed
+            late = counted.total() - stored.state.left if self._is_late else 0
+            if self._are_equal() and late <= jobs.seen.total():
+                since_ms = max(began_ms, jobs.newest_ms + 1, stored.state.since_ms or 0)
+                stored.save(phase=Phase.OPENING, since_ms=since_ms, left=counted.total())
+                return
+            if jobs.refused:
+                return  # another pass would find the same
+
+    def _are_equal(self) -> bool:
+        return all(one.source == one.target for one in self._compared())
+
+    def _pause(self) -> None:
+        """Pause all queues and schedules of the source, and the queues of the target. For jobs that
+        come late, only their own queues of the target are paused."""
+        queues = all_queues(self._source)
+        if self._is_late:
+            pause_queues(self._source, queues)
+        else:
+            self._settings.prepare(queues)
+            self._settings.pause_tasks()
+            pause_schedules(self._source)
+
+    def _drain(self) -> Iterator[CopyStep]:
+        """Wait until no job of the source runs. Jobs of dead workers are taken back here."""
+        while running := count_running(self._source.stats()):
+            if self._drains:
+                silence_workers(self._source)
+            else:
+                refuse_workers(self._source)
+            self._source.tend(known=())
+            yield CopyStep("waiting for running jobs", running, is_waiting=True)
+
+    def _pass(
+        self, doing: str, place: Position, stored: StoredState
+    ) -> Generator[CopyStep, None, JobPass]:
+        """Copy the keys and jobs that the target lacks. The first pass stores its place after each
+        page."""
+        source, target, since_ms = self._source, self._target, stored.state.since_ms
+        self._keys = KeyPass(source, target, since_ms)
+        for seen in self._keys.run():
+            yield CopyStep(f"{doing} keys", seen)
+        jobs = JobPass(source, target, self._settings, watched_jobs(source), self._keys.refused)
+        self._jobs = jobs
+        if not self._is_late:
+            for ids in holders(source):
+                jobs.put_holders(ids)
+        total = None if self._is_late else _count_jobs(source.stats()).total()
+        before = 0
+        for position in jobs.run(since_ms, place):
+            if not stored.state.is_walked:
+                stored.save(walk=position.walk, cursor=position.cursor)
+            self._copied += jobs.stored - before
+            before = jobs.stored
+            yield CopyStep(f"{doing} jobs", jobs.seen.total(), total)
+        return jobs
+
+    # -------------------------------------------------------------------------------- opening
+
+    def _open(self, stored: StoredState) -> None:
+        """Let the target run what was copied."""
+        source, target = self._source, self._target
+        if self._is_late:
+            move_schedules(source, target)
+        else:
+            put_schedules(source, target, read_names(source, SOURCE_SCHEDULES))
+        kept = read_names(source, SOURCE_QUEUES) | read_names(source, TARGET_QUEUES)
+        resume_queues(target, paused_queues(source) - kept)
+        write_mark(target, stored.state.id, Mark(source=source.location, is_done=True))
+        stored.save(phase=Phase.DONE)
+        self._is_complete = True
+
+
+def _count_jobs(stats: Stats) -> Counter[Kind]:
+    """Count the jobs that are copied, by queue and state."""
+    numbers: Counter[Kind] = Counter()
+    for line, states in stats.queues.items():
+        for state in COPIED & states.keys():
+            numbers[Kind(queue_of(line), state)] += states[state]
+    return +numbers

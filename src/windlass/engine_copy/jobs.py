@@ -1,0 +1,178 @@
+"""Walks over the jobs of a source: those that the target does not have are copied, page by page.
+
+1. `WALKS` lists the walks of a pass. Held jobs line up first: they were met at the head of their
+   line.
+2. `JobPass` walks, and counts the jobs of the source that are in the target.
+3. Jobs are read and stored in batches of bounded size.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from windlass.core.queues.labels import queue_of
+from windlass.core.states import Hold, State
+from windlass.engine.clock import read_clock
+from windlass.engine.contract import (
+    BATCH,
+    BATCH_BYTES,
+    CopyCode,
+    Engine,
+    Filter,
+    JobCopy,
+    JobRecord,
+    LinePlace,
+    batches,
+)
+from windlass.engine_copy.target import QueueSettings
+
+#: A dead job is kept in the target for at least this long, so that it is there when the sides are
+#: compared, and workers log it before they remove it.
+LEAST_KEEP_MS: Final = 24 * 60 * 60 * 1000
+#: One page has at most this many jobs. Its end is where a killed copy continues.
+PAGE: Final = BATCH
+#: A read begins with this many jobs; their size decides about the next one.
+_FIRST_READ: Final = 100
+
+
+class Walk(NamedTuple):
+    filter: Filter
+    is_counted: bool = True
+
+
+WALKS: Final = (
+    Walk(Filter(state=State.READY, hold=Hold.UNROUTABLE), is_counted=False),
+    Walk(Filter(state=State.READY, hold=Hold.PAUSED), is_counted=False),
+    *(
+        Walk(Filter(state=state))
+        for state in (State.READY, State.SCHEDULED, State.RETRYING, State.DEAD)
+    ),
+)
+#: The states of jobs that are copied.
+COPIED: Final = frozenset(walk.filter.state for walk in WALKS if walk.filter.state is not None)
+
+
+class Kind(NamedTuple):
+    """The jobs of one queue in one state of the source."""
+
+    queue: str
+    state: State
+
+
+class Position(NamedTuple):
+    """Where a pass goes on: the number of a walk, and the cursor of its next page."""
+
+    walk: int = 0
+    cursor: str | None = None
+
+
+class JobPass:
+    """One walk over all jobs of a source, or only over those that were created since an instant.
+
+    `schedules` has the jobs that schedules watch. Jobs in `refused` are not copied, because another
+    job of the target has their idempotency key."""
+
+    def __init__(
+        self,
+        source: Engine,
+        target: Engine,
+        settings: QueueSettings,
+        schedules: Mapping[str, str],
+        refused: AbstractSet[str],
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._settings = settings
+        self._schedules = schedules
+        self._keep_until_ms = read_clock(target) + LEAST_KEEP_MS  # of dead jobs, at least
+        self._at_once = _FIRST_READ  # how many jobs to read at once
+        self.refused = set(refused)  # ids in the source
+        self.seen: Counter[Kind] = Counter()  # jobs of the source
+        self.found: Counter[Kind] = Counter()  # jobs of them that the target has
+        self.stored = 0  # jobs that this pass has copied
+        self.renamed = 0  # jobs that have another id in the target
+        self.newest_ms = 0  # when the latest of these jobs was created
+
+    def run(self, since_ms: int | None, begin: Position) -> Iterator[Position]:
+        """Walk from a position on; yield where to go on after each page."""
+        for number in range(begin.walk, len(WALKS)):
+            walk = WALKS[number]
+            filter = replace(walk.filter, since_ms=since_ms)
+            cursor, is_first = begin.cursor if number == begin.walk else None, True
+            while is_first or cursor is not None:
+                is_first = False
+                page = self._source.find(filter, cursor, PAGE)
+                self._copy(page.records, is_counted=walk.is_counted)
+                cursor = page.cursor
+                yield Position(number, cursor) if cursor is not None else Position(number + 1)
+
+    # ---------------------------------------------------------------------------------- one page
+
+    def _copy(self, records: Sequence[JobRecord], *, is_counted: bool) -> None:
+        """Copy the jobs of a page that are missing, and count those that are there."""
+        self._settings.prepare({queue_of(record.queue) for record in records})
+        ids = {record.id: self.id_of(record) for record in records}
+        there = self._target.ends(list(ids.values()))
+        known = {id for id, end in zip(ids, there, strict=True) if end is not None}
+        missing = [id for id in ids if id not in known and id not in self.refused]
+        for copies in self._read(missing):
+            waiting = [self._fitted(copy) for copy in copies if copy.record.state in COPIED]
+            for id, code in self._put(waiting):
+                self.stored += code is CopyCode.STORED
+                (self.refused if code is CopyCode.HELD else known).add(id)
+        if is_counted:
+            kinds = {record.id: Kind(queue_of(record.queue), record.state) for record in records}
+            self.seen.update(kinds.values())
+            self.found.update(kinds[id] for id in known)
+            self.renamed += sum(id != ids[id] for id in known)
+            self.newest_ms = max([self.newest_ms, *(record.created_ms for record in records)])
+
+    def id_of(self, record: JobRecord) -> str:
+        """The id that a job has in the target."""
+        schedule = self._schedules.get(record.id)
+        return self._target.copied_id(record.id, record.task, record.unique_key, schedule)
+
+    def put_holders(self, ids: Sequence[str]) -> None:
+        """Copy ended jobs that hold a unique key. They are not counted: they run no more."""
+        for copies in self._read(ids):
+            for _ in self._put([copy for copy in copies if copy.record.state.is_final]):
+                pass
+
+    def _read(self, ids: Sequence[str]) -> Iterator[list[JobCopy]]:
+        """Read jobs as they are now."""
+        at = 0
+        while at < len(ids):
+            some = ids[at : at + self._at_once]
+            at += len(some)
+            found = [copy for copy in self._source.read_copies(some) if copy is not None]
+            mean_size = sum(copy.size for copy in found) // max(1, len(found))
+            self._at_once = max(1, min(BATCH, BATCH_BYTES // max(1, mean_size)))
+            yield found
+
+    def _put(self, copies: Sequence[JobCopy]) -> Iterator[tuple[str, CopyCode]]:
+        """Store copies; yield the id of each in the source, and what happened to it."""
+        for some in batches(copies, lambda copy: copy.size):
+            own = [
+                replace(copy, record=replace(copy.record, id=self.id_of(copy.record)))
+                for copy in some
+            ]
+            codes = self._target.put_copies(own)
+            yield from zip((copy.record.id for copy in some), codes, strict=True)
+
+    def _fitted(self, copy: JobCopy) -> JobCopy:
+        """Fit a copy to the target: a dead job is not purged at once, and a job in line has room
+        for its age."""
+        if copy.line is not None:
+            self._make_room(copy.record.queue, copy.line)
+        if copy.keep_until_ms is None or copy.record.state is not State.DEAD:
+            return copy
+        return replace(copy, keep_until_ms=max(copy.keep_until_ms, self._keep_until_ms))
+
+    def _make_room(self, line: str, place: LinePlace) -> None:
+        if place.queue_age > place.age:
+            self._settings.make_room(queue_of(line), place.queue_age)

@@ -1,0 +1,3 @@
+"""On every variant: `windlass.testing.contract.test_copies`."""
+
+from windlass.testing.contract.test_copies import *
