@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -10,13 +11,21 @@ from typing import Any, TypeVar
 import pytest
 from psycopg.errors import RaiseException
 
+from tests.docs.pages import DOCS, blocks
 from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables, without_tables
 from tests.pgbouncer import PgBouncer
 from tests.postgres_databases import RIGHTS
-from tests.postgres_server import OWNER, WORKER, Connection, shared_server
+from tests.postgres_server import (
+    OWNER,
+    SUPERUSER,
+    WORKER,
+    Connection,
+    find_program,
+    shared_server,
+)
 from tests.worker.yard import until
-from windlass.engine.contract import Engine, Plan
+from windlass.engine.contract import Engine, Plan, Succeeded
 from windlass.engine.postgres import migrate
 from windlass.engine.postgres.migrate import Place
 from windlass.engine.postgres.statements import migrations
@@ -486,3 +495,33 @@ def test_missing_parts_of_a_schema_are_reported(database: Database) -> None:
 def test_a_lock_number_is_the_same_in_every_process() -> None:
     """Processes of different versions wait for each other."""
     assert lock_number("windlass", "migrate") == 4962323358639630072
+
+
+def test_a_dump_can_be_restored(database: Database, empty: Database) -> None:
+    """By the command of the documentation."""
+    [command] = [
+        block.text.split()
+        for block in blocks(DOCS / "operations.md")
+        if block.text.startswith("pg_dump ")
+    ]
+    engine = database.open()
+    engine.put([new_job(number) for number in range(3)])
+    engine.finish(
+        [
+            Succeeded(id=claim.id, token="n", result=b"1", result_ttl_ms=60_000)
+            for claim in claim_jobs(engine, "s", "n", Plan(), 1).claims
+        ]
+    )
+    dump = empty.server.folder / "windlass.dump"
+    arguments = [f"--file={dump}" if word.startswith("--file=") else word for word in command[1:-1]]
+    url = database.server.socket_url(database.name, user=SUPERUSER)
+    subprocess.run([find_program("pg_dump"), *arguments, url], check=True)
+    url = empty.server.socket_url(empty.name, user=SUPERUSER)
+    subprocess.run([find_program("pg_restore"), "--dbname", url, dump], check=True)
+    dump.unlink()
+    restored = empty.open()
+    assert restored.check() == []
+    assert restored.stats().queues == engine.stats().queues
+    restored.put([new_job(3)])
+    claims = claim_jobs(restored, "other", "m", Plan(), 9).claims
+    assert [claim.id for claim in claims] == ["job-000001", "job-000002", "job-000003"]

@@ -65,8 +65,8 @@ def never_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wakeup, "POLL_FLOOR_S", NEVER_S)
 
 
-def a_job(queue: str = "q") -> NewJob:
-    return new_job(id=new_id(time.time_ns() // 1_000_000), queue=queue)
+def a_job(queue: str = "q", task: str = "t") -> NewJob:
+    return new_job(id=new_id(time.time_ns() // 1_000_000), queue=queue, task=task)
 
 
 def shown(database: Database) -> list[int]:
@@ -286,6 +286,41 @@ def test_commits_that_follow_each_other_quickly_are_announced_together(
     assert len(numbers) <= Throttle.BURST + took_s / Throttle.SPACING_S + 1
 
 
+def test_a_worker_that_has_left_is_passed_over(
+    database: Database, fake_worker: FakeWorkers
+) -> None:
+    """Another process told it before, and tells it again without another look at the table."""
+    first, second, engine = fake_worker(1), fake_worker(2), database.open()
+    first.show(Plan())
+    engine.put([a_job()])
+    assert [one.number for one in first.receive()] == [1]
+    database.execute("DELETE FROM windlass.waiters")
+    second.show(Plan())
+    engine.put([a_job(), a_job()])
+    assert [one.number for one in second.receive()] == [2]
+    assert first.hears_nothing()
+    engine.put([a_job()])
+    assert [one.number for one in second.receive()] == [1]
+
+
+def test_what_a_worker_cannot_take_any_more_goes_to_another(
+    database: Database, fake_worker: FakeWorkers
+) -> None:
+    """Of those that were told before, one is still there, and can take only some of the jobs."""
+    first, second, engine = fake_worker(1), fake_worker(2), database.open()
+    first.show(Plan(tasks=("t",)))
+    second.show(Plan())
+    engine.put([a_job(), a_job()])
+    assert [one.tasks for one in first.receive()] == [{"t": 2}]
+    database.execute("DELETE FROM windlass.waiters WHERE number = 2")
+    third = fake_worker(3)
+    third.show(Plan(queues=("q",)))
+    engine.put([a_job(), a_job(), a_job(task="other"), a_job(task="other")])
+    assert [one.tasks for one in first.receive()] == [{"t": 2}]
+    assert [one.number for one in third.receive()] == [2]
+    assert second.hears_nothing()
+
+
 def test_jobs_of_several_lines_are_announced_by_one_notification(
     database: Database, fake_worker: FakeWorkers
 ) -> None:
@@ -414,13 +449,43 @@ def test_a_worker_listens_again_after_a_restart(server: PostgresServer, mode: Mo
 def test_without_a_connection_a_worker_polls(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wakeup, "LASTS_S", 0.0)  # nobody is ever told
+    monkeypatch.setattr(wakeup, "LASTS_S", 0.0)  # no worker is ever told
     monkeypatch.setattr(wakeup, "POLL_FLOOR_S", 0.05)
     engine = database.open()
     with waiting(engine) as woken:
         until(lambda: shown(database), "the worker is shown")
         database.open().put([a_job()])
         await_wake_up(woken)
+
+
+def test_a_poll_wakes_no_session_for_jobs_that_are_being_announced(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wakeup, "POLL_FLOOR_S", 0.01)
+    monkeypatch.setattr(wakeup, "CONFIRM_S", NEVER_S)
+    engine, putting = database.open(), database.open()
+    waiters = [Waiter(f"worker-{number}", Plan()) for number in range(5)]
+    for _ in range(5):
+        assert engine.wait(waiters, 20) == []
+        with in_thread(putting.put, [a_job()]):
+            assert len(engine.wait(waiters, LONG_MS)) == 1
+        clear(putting)
+
+
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_poll_wakes_sessions_for_jobs_that_were_not_announced(
+    database: Database, monkeypatch: pytest.MonkeyPatch, listens: bool
+) -> None:
+    monkeypatch.setattr(wakeup, "POLL_FLOOR_S", 0.01)
+    monkeypatch.setattr(wakeup, "CONFIRM_S", 0.2 if listens else NEVER_S)
+    monkeypatch.setattr(wakeup, "LASTS_S", 0.0)  # no worker is ever told
+    option = "" if listens else "?pooler=transaction"
+    engine = database.open_url(database.server.url(database.name) + option)
+    assert engine.wait([WORKER], 20) == []
+    database.open().put([a_job()])
+    began = time.monotonic()
+    assert engine.wait([WORKER], LONG_MS) == [WakeUp("worker")]
+    assert (time.monotonic() - began >= 0.15) is listens
 
 
 def test_a_wait_without_waiters_only_sleeps(database: Database) -> None:

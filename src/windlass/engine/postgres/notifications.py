@@ -1,7 +1,7 @@
 """Notifications of the server: a connection that listens, and how to send them.
 
-1. `Listener` is a connection that listens on a channel of its own. Whoever waits on it also waits
-   for other descriptors.
+1. `Listener` is a connection that listens on a channel of its own, and has a descriptor to wait
+   for.
 2. `run_hint` sends notifications on a connection of the pool, in transactions of their own: inside
    another transaction, they would make all commits of the server queue for a lock. They are hints,
    so no failure matters.

@@ -4,8 +4,8 @@
    it, threads and coroutines alike. Before it reads its job, a caller writes into the table
    `watches` that this process waits for it.
 2. A commit that ended jobs removes their rows, and notifies the processes that they name. A process
-   that has just found the table empty does not look again at once, so that nobody pays for callers
-   that are not there.
+   that has just found the table empty does not look again at once: without callers that wait, a
+   worker pays next to nothing.
 3. A thread reads the notifications and passes the ids on. The thread ends, with its connection,
    when no caller has read a job for a while, or when the connection is lost: the next read of a job
    makes another.

@@ -19,7 +19,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -42,7 +42,9 @@ from windlass.engine.sql.wakeup import Look, News, ReadyLine, ReadyTask, assign,
 from windlass.engine.wakeup import PerProcess, await_readable, new_nudge
 
 #: A waiting process looks for jobs at least this often, in seconds.
-POLL_FLOOR_S: Final = 0.25
+POLL_FLOOR_S: Final = 0.225
+#: How long to wait for the notification of jobs that such a look finds, in seconds.
+CONFIRM_S: Final = 0.025
 #: How often a process renews its row, and how long a row lasts, in seconds.
 RENEW_S: Final = 2.0
 LASTS_S: Final = 5.0
@@ -50,7 +52,7 @@ LASTS_S: Final = 5.0
 LINGER_S: Final = 0.1
 #: How long to wait after a connection that listens has failed: at first, and at most, in seconds.
 _FIRST_PAUSE_S: Final = 0.1
-_MOST_PAUSE_S: Final = 10.0
+_MOST_PAUSE_S: Final = 30.0
 #: Remember this many different sets of plans of other processes.
 _MOST_PLANS: Final = 1000
 #: Tell processes this often of the same jobs, each time others; then polling has to find them.
@@ -102,13 +104,14 @@ class _Waiting:
         self._waker = waker
         self._asked: set[Waiter] = set()  # sessions that wait since they were last looked for
         self._look_at = 0.0  # when to look next, by the monotonic clock
+        self._is_sure = False  # the next look needs no confirmation
 
     def wait(self, waiters: Sequence[Waiter], until: float, look: Look) -> list[Waiter]:
         """Return the waiters to wake; none at the instant or on a nudge."""
         plans = frozenset(waiter.plan for waiter in waiters)
         while True:
             if self._registration.show(plans):
-                self._look_at = 0.0  # notifications may have been lost before
+                self._look_again()  # notifications may have been lost before
             woken = self._look(waiters, look)
             if woken:
                 break
@@ -125,7 +128,8 @@ class _Waiting:
 
     def _look(self, waiters: Sequence[Waiter], look: Look) -> list[Waiter]:
         """Return the waiters that already have work. A session that begins to wait looks at once.
-        All sessions look at the poll interval and when a job falls due."""
+        All sessions look at the poll interval and when a job falls due. What they find has perhaps
+        just been announced: then the notification chooses whom to wake."""
         now = time.monotonic()
         is_time = now >= self._look_at
         asking = [one for one in waiters if is_time or one not in self._asked]
@@ -134,8 +138,17 @@ class _Waiting:
         found = look({waiter.plan for waiter in asking})
         due_s = POLL_FLOOR_S if found.due_in_ms is None else found.due_in_ms / 1000
         self._look_at = min(now + POLL_FLOOR_S if is_time else self._look_at, now + due_s)
+        woken = [one for one in asking if one.plan in found.ready]
+        if is_time:
+            is_sure, self._is_sure = self._is_sure or self._registration.number is None, False
+            if woken and not is_sure:
+                self._look_at, self._is_sure = now + CONFIRM_S, True
+                woken = [one for one in woken if one not in self._asked]
         self._asked.update(asking)
-        return [one for one in asking if one.plan in found.ready]
+        return woken
+
+    def _look_again(self) -> None:
+        self._look_at, self._is_sure = 0.0, True
 
     def _receive(self, until: float, *, has_waiters: bool) -> tuple[list[News], bool]:
         """Return the news that have come, and whether there was a nudge; nothing when something
@@ -159,13 +172,15 @@ class _Waiting:
             try:
                 news += _decode_news(payload)
             except msgspec.DecodeError:  # `_LOOK`, or of another version
-                self._look_at = 0.0
+                self._look_again()
         return news
 
     def _assign(self, news: Iterable[News], waiters: Sequence[Waiter]) -> list[Waiter]:
         woken, left, must_look = assign(news, waiters)
+        if woken:
+            self._is_sure = False
         if must_look:
-            self._look_at = 0.0
+            self._look_again()
         if left:
             idle = frozenset(waiter.plan for waiter in waiters if waiter not in woken)
             self._registration.show(idle, linger_s=0)
@@ -330,23 +345,21 @@ class _Waker:
         if time.monotonic() >= self._known_until:
             self._known = []
         news = with_tasks(news, ready_tasks) if ready_tasks else news
-        passed = set() if sender is None else {sender}
         for turn in range(_MOST_TURNS):
-            outbox = self._deal(news, passed)
+            outbox = self._deal(news, sender)
             if turn and not outbox:
                 return
             told = self._tell(hints, outbox)
-            passed |= told
             news = _left(news, [one for number in told for one in outbox[number]])
             if not news:
                 return
 
-    def _deal(self, news: Sequence[News], passed: Collection[int]) -> dict[int, list[News]]:
-        """Choose the news for each process, but not for those that were passed."""
+    def _deal(self, news: Sequence[News], sender: int | None) -> dict[int, list[News]]:
+        """Choose the news for each process, except for their sender."""
         plans = {
             _Shown(number, at): plan
             for number, digest in self._known
-            if number not in passed
+            if number != sender
             for at, plan in enumerate(self._plans.get(digest, ()))
         }
         outbox: dict[int, list[News]] = {}
@@ -383,21 +396,20 @@ class _Waker:
         self._throttle.close()
 
 
-def _left(news: Sequence[News], told: Iterable[News]) -> list[News]:
-    """Return the news of the other jobs, after these were told."""
-    plain: Counter[ReadyLine] = Counter()
+def _left(news: Sequence[News], told: Sequence[News]) -> list[News]:
+    """Return the news of the other jobs, after these were told. A process that looks for jobs finds
+    all of them."""
+    looking = {one.ready for one in told if not one.number}
+    numbers: Counter[ReadyLine] = Counter()
     tasks: dict[ReadyLine, Counter[str]] = {one.ready: Counter() for one in news}
     for one in told:
-        if one.tasks:
-            tasks[one.ready].update(one.tasks)
-        else:
-            plain[one.ready] += one.number
-    left: list[News] = []
-    for one in news:
-        rest = one.without(tasks[one.ready])
-        if rest.number > plain[one.ready]:
-            left.append(News(one.ready, rest.number - plain[one.ready], one.hops, rest.tasks))
-    return left
+        numbers[one.ready] += one.number
+        tasks[one.ready].update(one.tasks)
+    return [
+        News(one.ready, number, one.hops, one.without(tasks[one.ready]).tasks)
+        for one in news
+        if (number := one.number - numbers[one.ready]) > 0 and one.ready not in looking
+    ]
 
 
 def _pack(news: list[News]) -> str:

@@ -1,7 +1,7 @@
-"""What a commit tells idle workers: in which lines jobs became ready, and of which tasks.
+"""What a commit tells idle workers: the lines and tasks of jobs that became ready.
 
-1. `deal` chooses the workers that are told of ready jobs, and how many jobs each gets. Workers for
-   some tasks only come first, because the others can take any job.
+1. `deal` chooses the workers to notify, and how many jobs each of them gets. Workers for some tasks
+   only come first, because the others can take any job.
 2. `assign` chooses the waiting sessions of a worker that got news, one for each job. The worker
    forwards the rest: another commit may have been faster, or the worker has fewer idle sessions
    than its share.
