@@ -234,6 +234,7 @@ def read_all(connection: Connection) -> Iterator[tuple[str, int]]:
         f"array_fill({value}, ARRAY[{LIMIT}])" for value in ("'n'::text", "1::bigint", "''::bytea")
     )
     claim = ["'=1000'", "''", "'s'", "'n'", "'default'", str(LIMIT), "1000000", "30000", "5000"]
+    claim += ["true", "-1", "0"]  # all jobs have the rank 0
     finish = ["'=1000'", ids, tokens, ends, ends, results, "99999999", "600000", "1", "1", "8"]
 
     def read(name: str, *arguments: str) -> int:
@@ -245,7 +246,7 @@ def read_all(connection: Connection) -> Iterator[tuple[str, int]]:
         )
 
     with connection.transaction(force_rollback=True):
-        yield "claim_line", read("claim_line", *claim, "true")
+        yield "claim_line", read("claim_line", *claim)
         yield "succeed_jobs", read("succeed_jobs", *finish)
     with connection.transaction(force_rollback=True):
         yield "list_candidates", read("list_candidates", "ARRAY['default']", "0", str(LIMIT))
@@ -259,7 +260,7 @@ def read_all(connection: Connection) -> Iterator[tuple[str, int]]:
         connection.execute(
             "UPDATE windlass.jobs SET due_ms = 2000, hold = 'paused' WHERE row > 90000"
         )
-        yield "claim_line beside scheduled jobs", read("claim_line", *claim, "true")
+        yield "claim_line beside scheduled jobs", read("claim_line", *claim)
 
 
 def test_every_statement_says_what_it_is_for() -> None:

@@ -122,6 +122,7 @@ class PostgresEngine:
         self._result_wakeup = PostgresResultWakeup(self._connections)
         self._identity = ""  # of the tables that this object has used last
         self._seen: hot.Seen | None = None  # what the last transaction saw
+        self._heads = hot.Heads()
         self._has_unreported_loss = False  # `tend` must still report that the tables were replaced
 
     @property
@@ -191,7 +192,8 @@ class PostgresEngine:
         seen = self._seen
         line = None if seen is None or limit <= 0 else hot.line_for(plan, seen)
         if seen is not None and line is not None and hot.can_succeed(outcomes):
-            asked = hot.Asked(session, nonce, plan, limit, self._options.lease_ms, line)
+            begin = self._heads.begin(line)
+            asked = hot.Asked(session, nonce, plan, limit, self._options.lease_ms, line, begin)
             return self._turn_short(outcomes, asked, seen)
         if not outcomes:
             return Turn(verdicts=(), batch=self._claim(session, nonce, plan, limit))
@@ -210,6 +212,7 @@ class PostgresEngine:
 
         start, started = self._run_short(statements)
         leased = started.read()
+        self._heads.note(asked, leased)
         verdicts = tuple(self._judge(outcomes, leased.ended)) if outcomes else ()
         if start.is_lease_news(self._options.lease_ms, leased.now_ms):
             self._write(lambda tx: tx.notice())

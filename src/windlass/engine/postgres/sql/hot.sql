@@ -31,12 +31,12 @@ UNION ALL
 SELECT 'enqueued', split_part(queue, '+', 1), task, count(*) FROM stored GROUP BY split_part(queue, '+', 1), task
 
 -- name: look_now
--- What `look` returns, at the time of the server.
+-- What `look` returns, at the time of the server; and how many dead rows the table of jobs has, by its statistics.
 SELECT EXISTS (SELECT 1 FROM windlass.sessions WHERE gone = 0 AND expires_ms <= now_ms)
        OR EXISTS (SELECT 1 FROM windlass.sessions WHERE gone = 1),
        (SELECT due_ms FROM windlass.jobs WHERE due_ms IS NOT NULL ORDER BY due_ms, row LIMIT 1),
        EXISTS (SELECT 1 FROM windlass.jobs WHERE suspect = 1 AND state = 'ready' AND hold IS NULL),
-       now_ms
+       pg_stat_get_dead_tuples('windlass.jobs'::regclass), now_ms
 FROM (
     SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
                 ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END AS now_ms
@@ -45,8 +45,8 @@ FROM (
 -- name: claim_line
 -- Lease the next jobs of one line, if nothing is due, no session is silent, workers were heard of lately, the settings
 -- of queues are still these, and the session, which must be locked, is known and alive, and the nonce new; perhaps also
--- if no other line has jobs. Takes none if one of the next jobs has expired. The last column is how many jobs were
--- looked at.
+-- if no other line has jobs. Takes none if one of the next jobs has expired. Jobs of one rank before a place are passed
+-- over, to skip dead rows. The last column is how many jobs were looked at.
 WITH clock AS MATERIALIZED (
     SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
                 ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END AS now_ms
@@ -63,9 +63,19 @@ WITH clock AS MATERIALIZED (
 ), next AS MATERIALIZED (
     SELECT found.row, found.rank, found.place, found.expires_ms, octet_length(found.call) AS size
     FROM may CROSS JOIN LATERAL (
-        SELECT * FROM windlass.jobs
-        WHERE state = 'ready' AND hold IS NULL AND queue = $5 AND suspect = 0
-        ORDER BY rank, place LIMIT $6::bigint FOR UPDATE SKIP LOCKED
+        SELECT * FROM (
+            SELECT * FROM windlass.jobs
+            WHERE state = 'ready' AND hold IS NULL AND queue = $5 AND suspect = 0 AND rank < $11::integer
+            ORDER BY rank, place LIMIT $6::bigint FOR UPDATE SKIP LOCKED
+        ) AS higher
+        UNION ALL
+        SELECT * FROM (
+            SELECT * FROM windlass.jobs
+            WHERE state = 'ready' AND hold IS NULL AND queue = $5 AND suspect = 0
+                  AND (rank, place) >= ($11::integer, $12::bigint)
+            ORDER BY rank, place LIMIT $6::bigint FOR UPDATE SKIP LOCKED
+        ) AS others
+        LIMIT $6::bigint
     ) AS found
 ), fitting AS MATERIALIZED (
     SELECT row FROM (

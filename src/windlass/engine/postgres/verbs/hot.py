@@ -7,9 +7,10 @@ there is, they take nothing, and the caller goes the long way.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 import psycopg
 
@@ -33,6 +34,13 @@ from windlass.engine.postgres.verbs.ring import RING_MS, SLOT_MS, SLOTS
 from windlass.engine.sql.statements import Row
 from windlass.engine.sql.transaction import end_mark, unpack_paused, unpack_settings
 from windlass.engine.sql.wakeup import ReadyLine, ReadyTask
+
+#: From this number of dead rows on, claims skip those at the begin of a line.
+MANY_DEAD: Final = 20_000
+#: How often a claim reads the whole line all the same, in seconds.
+REREAD_S: Final = 1.0
+#: Remember the begin of at most this many lines.
+_MOST_HEADS: Final = 1_000
 
 
 def is_plain(jobs: Sequence[NewJob], queues: str) -> bool:
@@ -121,6 +129,49 @@ class Asked(NamedTuple):
     limit: int
     lease_ms: int
     line: str
+    begin: Begin
+
+
+class Begin(NamedTuple):
+    """Where a claim begins in its line: a rank, and a place among the jobs of this rank."""
+
+    rank: int = -(1 << 31)
+    place: int = -(1 << 63)
+
+
+class Head(NamedTuple):
+    """Where the ready jobs of a line began when a claim last read the whole line."""
+
+    begin: Begin
+    until_s: float  # on the monotonic clock
+
+
+class Heads:
+    """Skips dead rows at the begin of lines.
+
+    Each claim leaves a dead row before the next ready jobs. The server removes it, but not while
+    any transaction is open that began earlier. When there are many, a claim begins where the line
+    began at most a second ago. Jobs of higher priority are found nevertheless. A job that returns
+    to an earlier place, or whose transaction took long, is found a second later.
+    """
+
+    def __init__(self) -> None:
+        self._heads: dict[str, Head] = {}
+
+    def begin(self, line: str) -> Begin:
+        head = self._heads.get(line)
+        return head.begin if head and time.monotonic() < head.until_s else Begin()
+
+    def note(self, asked: Asked, leased: Leased) -> None:
+        """Remember where a line begins, after a claim that has read the whole line."""
+        if asked.begin != Begin():
+            return
+        if leased.first is None or leased.dead_rows < MANY_DEAD:
+            self._heads.pop(asked.line, None)
+            return
+        if asked.line not in self._heads and len(self._heads) >= _MOST_HEADS:
+            self._heads.clear()
+        self._heads[asked.line] = Head(leased.first, time.monotonic() + REREAD_S)
 
 
 class Leased(NamedTuple):
@@ -130,6 +181,8 @@ class Leased(NamedTuple):
     claims: tuple[Claim, ...]
     is_cut_short: bool
     look: Look
+    dead_rows: int
+    first: Begin | None  # the first job that was taken
     now_ms: int
 
 
@@ -143,12 +196,15 @@ class StartedTurn(NamedTuple):
 
     def read(self) -> Leased:
         rows = self.claimed.fetchall()
-        ((*look, now_ms),) = self.looked.fetchall()
+        ((*look, dead_rows, now_ms),) = self.looked.fetchall()
+        taken = sorted(row[:-1] for row in rows)
         return Leased(
             ended=[] if self.ended is None else self.ended.fetchall(),
-            claims=to_claims(self.nonce, sorted(row[:-1] for row in rows)),
+            claims=to_claims(self.nonce, taken),
             is_cut_short=bool(rows) and rows[0][-1] > len(rows),
             look=Look(*look),
+            dead_rows=dead_rows,
+            first=Begin(*taken[0][:2]) if taken else None,
             now_ms=now_ms,
         )
 
@@ -171,6 +227,7 @@ def start_turn(
         asked.lease_ms,
         asked.lease_ms // 2,
         not asked.plan.queues,
+        *asked.begin,
     )
     looked = db.start("look_now", clock)
     db.run("note_seen", clock, SEEN_MS)
