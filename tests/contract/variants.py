@@ -18,7 +18,8 @@ from windlass.engine.contract import Capability
 from windlass.engine.url import open_engine
 from windlass.testing.contract.place import Place
 
-EVERYTHING: Final = frozenset(Capability)
+#: What an engine has that shares no database with its callers.
+EVERYTHING: Final = frozenset(Capability) - {Capability.TRANSACTIONAL}
 
 #: name -> URL and capabilities. {folder} is a fresh folder, and {redis} a fresh namespace on a
 #: server that is started for it.

@@ -14,6 +14,8 @@ from typing import Any, Final, TypedDict
 
 import msgspec
 
+from windlass.client.connections.connection import CallerConnection
+from windlass.client.connections.recognition import read_connection
 from windlass.core import foreign_words
 from windlass.core.durations import (
     LATEST_MS,
@@ -55,6 +57,7 @@ class CallOptions(TaskOptions, total=False):
 
     run_after: Duration | datetime
     idempotency_key: str
+    connection: object  # a connection or session of a database library
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -82,6 +85,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] | None = None
     run_after: Moment | None = None
     idempotency_key: str | None = None
+    connection: CallerConnection | None = None
 
     def over(self, others: Choices) -> Choices:
         """Merge two sets of options: `self` overrides `others`, and headers are joined.
@@ -251,4 +255,5 @@ _FOR_CALLS: Final[Mapping[str, _Reader]] = {
     **_FOR_BOTH,
     "run_after": _read_moment,
     "idempotency_key": _read_key,
+    "connection": read_connection,
 }

@@ -71,6 +71,11 @@ def open_engine(url: str, options: EngineOptions) -> Engine:
     raise _refusal(url)
 
 
+def joins_transactions(url: str) -> bool:
+    """Whether the engine can store jobs in a transaction of its caller. Opens nothing."""
+    return _scheme_of(url) in POSTGRES
+
+
 def default_url() -> str:
     """Place a database next to the nearest pyproject.toml upwards, else in the current folder."""
     from windlass.engine.sqlite import url as sqlite_url

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
@@ -30,6 +31,7 @@ from windlass.engine.contract import (
     Closed,
     DeadLabel,
     DeadTallies,
+    Dialect,
     Document,
     DocumentChange,
     DueSchedules,
@@ -60,6 +62,8 @@ from windlass.engine.contract import (
     ScheduleRecord,
     SessionCommand,
     SessionRecord,
+    SqlStatement,
+    SqlSteps,
     Stats,
     Tended,
     Turn,
@@ -73,7 +77,8 @@ from windlass.engine.contract import (
 from windlass.engine.postgres import migrate
 from windlass.engine.postgres.connections import Connections
 from windlass.engine.postgres.result_wakeup import PostgresResultWakeup
-from windlass.engine.postgres.statements import Connection, PostgresStatements
+from windlass.engine.postgres.statements import Connection, PostgresStatements, statements_for
+from windlass.engine.postgres.steps import run_within
 from windlass.engine.postgres.transaction import Start, Transaction
 from windlass.engine.postgres.url import PostgresAddress
 from windlass.engine.postgres.verbs import check, claim, hot, put, repair, upkeep
@@ -238,6 +243,40 @@ class PostgresEngine:
         if self._seen is not None and len(lines) == 1:
             self._seen = self._seen._replace(line=lines.pop())
         return turn
+
+    # ------------------------------------------------------------- transactions of the caller
+
+    @property
+    def dialect(self) -> Dialect:
+        return Dialect.POSTGRESQL
+
+    def put_within(self, jobs: Sequence[NewJob]) -> SqlSteps[list[Placed]]:
+        start = yield from self._start_within()
+        placed: list[Placed] = []
+        for chunk in put.chunks(jobs):
+            placed += yield from self._within_caller(start, partial(_put_chunk, chunk))
+        return placed
+
+    def finish_within(self, outcomes: Sequence[Outcome]) -> SqlSteps[list[Verdict]]:
+        """Do what `finish` does, by statements that run in a transaction of the caller. A verdict
+        other than OK means that the claim is over: the caller must roll back."""
+        start = yield from self._start_within()
+        verdicts = yield from self._within_caller(
+            start, lambda tx: finish.finish(tx, outcomes, succeed_batch)
+        )
+        return verdicts
+
+    def _start_within(self) -> SqlSteps[Start]:
+        if self._seen is None:
+            self._read(lambda _db, _start: None)  # makes the tables, if they are missing
+        clock = str(self.clock_offset_ms)
+        statement = SqlStatement(statements_for(self._schema)["begin"].decode(), (clock,))
+        start = Start(*(yield statement)[0])
+        self._check(start)
+        return start
+
+    def _within_caller(self, start: Start, work: Callable[[Transaction], T]) -> SqlSteps[T]:
+        return run_within(self._schema, start, self._options, str(self.clock_offset_ms), work)
 
     # ------------------------------------------------------------------------------ sessions
 
@@ -562,6 +601,10 @@ class PostgresEngine:
         self._identity = start.identity
         if self._seen is None or self._seen.queues != start.queues:
             self._seen = hot.Seen(start.queues)
+
+
+def _put_chunk(jobs: Sequence[NewJob], tx: Transaction) -> list[Placed]:
+    return put.put_all(tx, jobs)
 
 
 def _preview(db: Statements, start: Start) -> claim.Preview:

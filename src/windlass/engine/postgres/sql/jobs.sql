@@ -3,7 +3,7 @@
 -- name: add_deltas
 -- Change numbers of records and totals of events: arrays of kinds, names, parts and changes.
 INSERT INTO windlass.deltas (kind, name, part, number)
-SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text::bigint[])
 
 -- name: add_failure
 -- Append an entry to the history of a job.

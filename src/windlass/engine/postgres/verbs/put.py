@@ -7,7 +7,7 @@ settings, is stored alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from windlass.core.queues.labels import queue_of
 from windlass.core.states import State
@@ -16,6 +16,22 @@ from windlass.engine.postgres.transaction import Transaction
 from windlass.engine.sql.transaction import unpack_settings
 from windlass.engine.sql.verbs.put import make_record, put
 from windlass.engine.sql.wakeup import ReadyLine
+
+
+def chunks(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+    """Split jobs so that a chunk takes a small number of statements: plain jobs in a row, or one
+    job with a key."""
+    plain: list[NewJob] = []
+    for job in jobs:
+        if job.idempotency_key is None and job.unique is None:
+            plain.append(job)
+            continue
+        if plain:
+            yield plain
+            plain = []
+        yield [job]
+    if plain:
+        yield plain
 
 
 def put_all(tx: Transaction, jobs: Sequence[NewJob]) -> list[Placed]:
