@@ -356,10 +356,12 @@ class PostgresEngine:
             purged = upkeep.purge_ended(tx)
             more = upkeep.fold(tx)
             tended = admin.tend(tx, named)
+            tx.run("forget_waiters", BITE)
+            forgotten = tx.change("forget_watches", BITE)
             return msgspec.structs.replace(
                 tended,
                 purged=tended.purged + purged,
-                more=tended.more or more or purged == BITE,
+                more=tended.more or more or BITE in (purged, forgotten),
             )
 
         tended = self._write(work)

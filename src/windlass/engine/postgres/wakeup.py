@@ -20,6 +20,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
@@ -53,7 +54,7 @@ _MOST_PAUSE_S: Final = 10.0
 #: Remember this many different sets of plans of other processes.
 _MOST_PLANS: Final = 1000
 #: Payload for more news than fit: look for jobs again.
-_LOOK: Final = "[]"
+_LOOK: Final = "look"
 
 _encode = msgspec.json.Encoder().encode
 _decode_plans = msgspec.json.Decoder(tuple[Plan, ...]).decode
@@ -137,6 +138,9 @@ class _Waiting:
     def _receive(self, until: float, *, has_waiters: bool) -> tuple[list[News], bool]:
         """Return the news that have come, and whether there was a nudge; nothing when something
         else is to be done."""
+        news = self._read()  # a statement reads the notifications that come while it runs
+        if news:
+            return news, False
         until = min(until, self._registration.show_at)
         if has_waiters:
             until = min(until, self._look_at)
@@ -145,12 +149,16 @@ class _Waiting:
         is_nudged = self.nudge.descriptor in ready
         if is_nudged:
             self.nudge.take()
+        return self._read() if len(ready) > is_nudged else [], is_nudged
+
+    def _read(self) -> list[News]:
         news: list[News] = []
-        for payload in self._registration.receive() if len(ready) > is_nudged else ():
-            if payload == _LOOK:
+        for payload in self._registration.receive():
+            try:
+                news += _decode_news(payload)
+            except msgspec.DecodeError:  # `_LOOK`, or of another version
                 self._look_at = 0.0
-            news += _decode_news(payload)
-        return news, is_nudged
+        return news
 
     def _assign(self, news: Iterable[News], waiters: Sequence[Waiter]) -> list[Waiter]:
         woken, left, must_look = assign(news, waiters)
@@ -176,6 +184,7 @@ class _Registration:
         self._can_listen = listen_conninfo(connections) is not None
         self._listener: Listener | None = None
         self._using = threading.Lock()  # another thread may call `close`
+        self._is_wanted = False  # sessions wait
         self._shown: frozenset[Plan] = frozenset()
         self._left_at: dict[Plan, float] = {}  # when the last session of a shown plan left
         self._renew_at = 0.0
@@ -190,18 +199,17 @@ class _Registration:
     @property
     def show_at(self) -> float:
         """When `show` has something to do again, if the plans stay the same."""
-        if not self._can_listen:
-            return float("inf")
         if self._listener is None:
-            return self._retry_at
-        lefts = (left_at + LINGER_S for left_at in self._left_at.values())
-        return min(self._renew_at if self._shown else float("inf"), *lefts, float("inf"))
+            return self._retry_at if self._is_wanted and self._can_listen else float("inf")
+        lefts = [left_at + LINGER_S for left_at in self._left_at.values()]
+        return min([self._renew_at, *lefts]) if self._shown else float("inf")
 
     def show(self, plans: frozenset[Plan], *, linger_s: float = LINGER_S) -> bool:
         """Show the plans of idle sessions, and for a moment those that lost their last one. Return
         whether the connection is new."""
         now = time.monotonic()
         with self._using:
+            self._is_wanted = bool(plans)
             is_new = self._listener is None
             if is_new and not (plans and self._can_listen and now >= self._retry_at):
                 return False
@@ -341,7 +349,8 @@ class _Waker:
             if len(self._plans) > _MOST_PLANS:  # most are of processes that have ended
                 self._plans = {}
             for digest, packed in hints.rows("read_plans", pack_numbers(unknown)):
-                self._plans[digest] = _decode_plans(packed)
+                with suppress(msgspec.DecodeError):  # of another version
+                    self._plans[digest] = _decode_plans(packed)
 
     def close(self) -> None:
         self._throttle.close()

@@ -408,37 +408,57 @@ DISAGREEMENTS: Final = (
 )
 
 
+#: What is looked for together, in one transaction for each stretch.
+_GROUPS: Final = (
+    *([wrong] for wrong in DISAGREEMENTS if wrong.walk is None),
+    *(
+        [wrong for wrong in DISAGREEMENTS if wrong.walk == walk]
+        for walk in dict.fromkeys(wrong.walk for wrong in DISAGREEMENTS)
+        if walk is not None
+    ),
+)
+
+
 def check(read: Read) -> list[str]:
-    return [sentence for wrong in DISAGREEMENTS for sentence in _sentences(read, wrong)]
+    return [sentence for group in _GROUPS for sentence in _sentences(read, group)]
 
 
-def _sentences(read: Read, wrong: Disagreement) -> Iterator[str]:
+def _sentences(read: Read, group: Sequence[Disagreement]) -> Iterator[str]:
     after: Key | None = None
     while True:
-        stretch, found = find(read, wrong, after)
-        yield from map(wrong.kind.describe, found)
+        stretch, found = find(read, group, after)
+        yield from (wrong.kind.describe(row) for wrong, row in found)
         after = stretch.upto
         if after is None:
             return
 
 
-def find(read: Read, wrong: Disagreement, after: Key | None) -> tuple[Stretch, list[Row]]:
+def find(
+    read: Read, group: Sequence[Disagreement], after: Key | None
+) -> tuple[Stretch, list[tuple[Disagreement, Row]]]:
     """Return the next stretch of a table, and the wrong rows in it."""
 
-    def look(db: PostgresStatements, _start: Start) -> tuple[Stretch, list[Row]]:
+    def look(db: PostgresStatements, _start: Start) -> tuple[Stretch, list[Any]]:
         allow_long_reads(db)
-        stretch = _next_stretch(db, wrong.walk, after)
-        return stretch, search(db, wrong, stretch)
+        stretch = _next_stretch(db, group[0].walk, after)
+        return stretch, _search_all(db, group, stretch)
 
-    def look_again(db: PostgresStatements, _start: Start) -> list[Row]:
+    def look_again(db: PostgresStatements, _start: Start) -> list[Any]:
         allow_long_reads(db)
-        return search(db, wrong, stretch)
+        return _search_all(db, group, stretch)
 
     stretch, found = read(look)
     if found:
         again = set(read(look_again))
-        found = [row for row in found if row in again]
+        found = [item for item in found if item in again]
     return stretch, found
+
+
+def _search_all(
+    db: PostgresStatements, group: Sequence[Disagreement], stretch: Stretch
+) -> list[tuple[Disagreement, Row]]:
+    sent = [(wrong, _send_search(db, wrong, stretch)) for wrong in group]
+    return [(wrong, row) for wrong, cursor in sent for row in cursor.fetchall()]
 
 
 def allow_long_reads(db: PostgresStatements) -> None:
@@ -453,11 +473,17 @@ def allow_long_reads(db: PostgresStatements) -> None:
 
 def search(db: PostgresStatements, wrong: Disagreement, stretch: Stretch) -> list[Row]:
     """List the wrong rows of a stretch."""
+    return _send_search(db, wrong, stretch).fetchall()
+
+
+def _send_search(
+    db: PostgresStatements, wrong: Disagreement, stretch: Stretch
+) -> psycopg.Cursor[Row]:
     if wrong.walk is None:
-        return send(db, wrong.query).fetchall()
+        return send(db, wrong.query)
     text, values = _within(wrong.walk, stretch)
     query = wrong.query.replace("{table}", wrong.walk.table).replace("{stretch}", text)
-    return send(db, query, values).fetchall()
+    return send(db, query, values)
 
 
 def send(db: PostgresStatements, text: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Row]:
