@@ -102,11 +102,12 @@ class Repaired(msgspec.Struct, frozen=True, kw_only=True):
 
 class Migrated(msgspec.Struct, frozen=True, kw_only=True):
     """Result of one batch of `migrate_jobs`: the number of moved jobs; the number of jobs that are
-    left, because a live worker of the old version runs them; and the next cursor, None at the
-    end."""
+    left, because a live worker of the old version runs them; the number of steps by which the whole
+    place was brought forward; and the next cursor, None at the end."""
 
     moved: int = 0
     left: int = 0
+    steps: int = 0
     cursor: str | None = None
 
 

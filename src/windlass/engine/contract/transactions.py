@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from windlass.engine.contract.claims import Outcome, Verdict
 from windlass.engine.contract.jobs import NewJob, Placed
 
 R = TypeVar("R")
@@ -69,7 +70,31 @@ class TransactionPlace(Protocol):
 
 class TransactionVerbs(TransactionPlace, Protocol):
     """The operations of an engine with `Capability.TRANSACTIONAL`: jobs are stored in its own
-    tables."""
+    tables, and end there, in a transaction of the caller."""
 
     @property
     def dialect(self) -> Dialect: ...
+
+    def finish_within(self, outcomes: Sequence[Outcome]) -> SqlSteps[list[Verdict]]:
+        """Do what `finish` does, by statements that run in a transaction of the caller.
+
+        A verdict other than OK means that the claim is over: the caller must roll back. From the
+        first statement on, the jobs are locked, so the caller commits at once. The server ends the
+        transaction of a caller that falls silent before its commit."""
+
+    def find_verdicts(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
+        """Tell what became of these ends, after a commit whose reply was lost. Change nothing.
+
+        Waits until no transaction has locked the jobs. REPEATED: the end was committed. OK: it was
+        not, and the claim is current. STALE: it was not, and the claim is over."""
+
+    def announce_ends(self, ids: Sequence[str]) -> None:
+        """Wake the callers that wait for these jobs, after the commit that ended them. Without it
+        they find the end by polling."""
+
+    def connect_task(self) -> Any:
+        """A new connection to the database of the jobs, for the code of a task. Each statement is a
+        transaction by itself, until a task begins one. Errors are those of the driver."""
+
+    async def aconnect_task(self) -> Any:
+        """The same for a task that is a coroutine."""

@@ -34,7 +34,7 @@ PREPARED: Final = 300
 _FIRST_PAUSE_S: Final = 0.02
 _MOST_PAUSE_S: Final = 0.5
 #: A transaction whose client fell silent is ended after this time, so that it keeps no locks.
-_IDLE_MS: Final = 20_000
+IDLE_MS: Final = 20_000
 #: What the planner must not choose. Every statement here is a search by an index; but a plan is
 #: kept, and one that was made while a table was small reads all of it when it has grown.
 PLANNER: Final = (
@@ -60,6 +60,13 @@ _TRANSIENT: Final = {
     "57P03": "The server is starting up.",
     "57P05": "The server ended an idle connection.",
 }
+#: Errors of a schema that was not made yet, or was removed, or has another format.
+UNPREPARED: Final = (
+    errors.UndefinedTable,
+    errors.InvalidSchemaName,
+    errors.UndefinedColumn,
+    errors.DivisionByZero,  # of the statement `begin`
+)
 #: Classes of SQLSTATE that pass: connection exceptions.
 _TRANSIENT_CLASSES: Final = ("08",)
 
@@ -182,7 +189,7 @@ class Connections:
         """The settings of a connection, or with `SET LOCAL` those of a transaction."""
         return [
             f"{verb} statement_timeout = {round(self._timeout_s * 1000)}",
-            f"{verb} idle_in_transaction_session_timeout = {_IDLE_MS}",
+            f"{verb} idle_in_transaction_session_timeout = {IDLE_MS}",
             f"{verb} plan_cache_mode = force_generic_plan",
             f"{verb} default_transaction_isolation = 'read committed'",
             *(f"{verb} {name} = off" for name in PLANNER),
@@ -226,8 +233,8 @@ class Connections:
         if isinstance(error, TimeoutError) or not isinstance(error, psycopg.Error):
             return
         code = error.sqlstate
-        if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
-            raise error  # the tables must be made first
+        if isinstance(error, UNPREPARED):
+            raise error  # the tables must be made first, or have another format
         if code is None:
             if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
                 self._raise_if_refused(error)

@@ -11,11 +11,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 import psycopg
-from psycopg import errors
 
 from windlass.core.ids import new_id, new_ids
 from windlass.core.queues.settings import paused_tasks, task_key
@@ -74,8 +73,8 @@ from windlass.engine.contract import (
     check_document_changes,
     check_report,
 )
-from windlass.engine.postgres import migrate
-from windlass.engine.postgres.connections import Connections
+from windlass.engine.postgres import migrate, task_connections
+from windlass.engine.postgres.connections import IDLE_MS, UNPREPARED, Connections
 from windlass.engine.postgres.result_wakeup import PostgresResultWakeup
 from windlass.engine.postgres.statements import Connection, PostgresStatements, statements_for
 from windlass.engine.postgres.steps import run_within
@@ -101,11 +100,9 @@ from windlass.engine.sql.verbs import (
 )
 from windlass.engine.sql.verbs.sessions import set_command
 from windlass.engine.sql.wakeup import Found
+from windlass.errors import EngineError, InvalidConnection
 
 T = TypeVar("T")
-
-#: Errors of a schema that was not made yet, or was removed.
-_MISSING: Final = (errors.UndefinedTable, errors.InvalidSchemaName)
 
 
 class PostgresEngine:
@@ -253,27 +250,53 @@ class PostgresEngine:
     def put_within(self, jobs: Sequence[NewJob]) -> SqlSteps[list[Placed]]:
         start = yield from self._start_within()
         placed: list[Placed] = []
-        for chunk in put.chunks(jobs):
+        for chunk in put.chunks(jobs, start.queues):
             placed += yield from self._within_caller(start, partial(_put_chunk, chunk))
         return placed
 
     def finish_within(self, outcomes: Sequence[Outcome]) -> SqlSteps[list[Verdict]]:
-        """Do what `finish` does, by statements that run in a transaction of the caller. A verdict
-        other than OK means that the claim is over: the caller must roll back."""
         start = yield from self._start_within()
+        yield SqlStatement(self._sql("limit_idle"), (f"{IDLE_MS}ms",))
         verdicts = yield from self._within_caller(
             start, lambda tx: finish.finish(tx, outcomes, succeed_batch)
         )
         return verdicts
 
+    def find_verdicts(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
+        return self._write(lambda tx: [finish.find_verdict(tx, outcome) for outcome in outcomes])
+
+    def announce_ends(self, ids: Sequence[str]) -> None:
+        self._result_wakeup.publish(ids)
+
+    def connect_task(self) -> psycopg.Connection[Row]:
+        return task_connections.connect(self._address)
+
+    async def aconnect_task(self) -> psycopg.AsyncConnection[Row]:
+        return await task_connections.aconnect(self._address)
+
     def _start_within(self) -> SqlSteps[Start]:
-        if self._seen is None:
+        """Begin on a connection of the caller, which must be to the tables of this engine."""
+        if not self._identity:
             self._read(lambda _db, _start: None)  # makes the tables, if they are missing
         clock = str(self.clock_offset_ms)
-        statement = SqlStatement(statements_for(self._schema)["begin"].decode(), (clock,))
-        start = Start(*(yield statement)[0])
-        self._check(start)
+        rows = yield SqlStatement(self._sql("begin_within"), (clock,))
+        if not rows:
+            raise migrate.of_empty_meta(self._schema)
+        start = Start(*rows[0])
+        if start.format != migrate.NEWEST_FORMAT:
+            migrate.refuse_format(start.format, self._schema)
+        if start.identity != self._identity:
+            self._read(lambda _db, _start: None)  # the tables may have been made again
+        if start.identity != self._identity:
+            raise InvalidConnection(
+                f"Expected a connection to the database of {self.location}, found one to another "
+                f"database, which has a schema {self._schema} of windlass too. Give a connection "
+                "to the database that the url of the app names."
+            )
         return start
+
+    def _sql(self, name: str) -> str:
+        return statements_for(self._schema)[name].decode()
 
     def _within_caller(self, start: Start, work: Callable[[Transaction], T]) -> SqlSteps[T]:
         return run_within(self._schema, start, self._options, str(self.clock_offset_ms), work)
@@ -489,11 +512,17 @@ class PostgresEngine:
     # ---------------------------------------------------------------------- format and shutdown
 
     def migrate_jobs(self, cursor: str | None = None) -> Migrated:
-        """Move nothing: `migrate` brings the whole schema forward."""
-        return Migrated()
+        """Bring the whole schema forward. No job is moved."""
+        return Migrated(steps=migrate.upgrade(self._connections, self._schema))
 
     def migrate(self) -> int:
-        return self._connections.run(lambda db: migrate.migrate(db, self._schema))
+        return self._connections.run(lambda db: migrate.prepare(db, self._schema))
+
+    def migration_sql(self, after: int | None = None) -> str:
+        """Return the SQL of `migrate_jobs`; after a given format without asking the server."""
+        if after is None:
+            after = self._connections.run(lambda db: migrate.stored_format(db, self._schema))
+        return migrate.migration_sql(self._schema, after)
 
     def shutdown(self) -> None:
         self._wakeup.close()
@@ -539,12 +568,10 @@ class PostgresEngine:
             with self._rolled_back(connection):
                 with connection.pipeline() as pipeline:
                     db = self._begin(connection, pipeline, "BEGIN")
-                    begun = db.start("begin", str(self.clock_offset_ms))
+                    begun = db.start("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
                     started = statements(db)
                     connection.execute("COMMIT")
-                start = Start(*begun.fetchall()[0])
-                self._check(start)
-                return start, started
+                return self._check(begun.fetchall()), started
 
         return self._run(attempt)
 
@@ -552,9 +579,16 @@ class PostgresEngine:
         """Run a transaction, and make the tables first if they are missing."""
         try:
             return self._connections.run(attempt)
-        except _MISSING:
+        except UNPREPARED:
             self.migrate()
+        try:
             return self._connections.run(attempt)
+        except UNPREPARED as error:
+            raise EngineError(
+                f"Tables of the schema {self._schema} have been changed or removed ({error}). "
+                "Restore it from a backup, or drop it to begin with an empty one.",
+                location=self.location,
+            ) from error
 
     def _within(
         self,
@@ -565,9 +599,8 @@ class PostgresEngine:
         """Run a transaction on a connection. It is rolled back if `work` raises."""
         with self._rolled_back(connection), connection.pipeline() as pipeline:
             db = self._begin(connection, pipeline, begin)
-            start = Start(*db.rows("begin", str(self.clock_offset_ms))[0])
-            self._check(start)
-            value = work(db, start)
+            begun = db.rows("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
+            value = work(db, self._check(begun))
             connection.execute("COMMIT")
         return value
 
@@ -593,16 +626,18 @@ class PostgresEngine:
                     connection.close()
             raise
 
-    def _check(self, start: Start) -> None:
-        """Refuse a format of another version, and note that the tables are others than before: the
-        stored jobs are lost."""
-        if start.format != migrate.NEWEST_FORMAT:
-            migrate.refuse_format(start.format, self._schema)
+    def _check(self, begun: Sequence[Row]) -> Start:
+        """Read the row of `begin`. Note that the tables are others than before: the stored jobs are
+        lost."""
+        if not begun:
+            raise migrate.of_empty_meta(self._schema)
+        start = Start(*begun[0])
         if self._identity and self._identity != start.identity:
             self._has_unreported_loss = True
         self._identity = start.identity
         if self._seen is None or self._seen.queues != start.queues:
             self._seen = hot.Seen(start.queues)
+        return start
 
 
 def _put_chunk(jobs: Sequence[NewJob], tx: Transaction) -> list[Placed]:

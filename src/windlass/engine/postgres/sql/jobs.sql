@@ -12,10 +12,19 @@ SELECT $1, coalesce(max(number), 0) + 1, $2, $3, $4, $5, $6, (SELECT started_ms 
 FROM windlass.failures WHERE job = $1
 
 -- name: begin
--- The clock of the server, and the single row of bookkeeping. `=` and an instant stops the clock, for tests.
+-- The clock of the server, and the single row of bookkeeping. `=` and an instant stops the clock, for tests. Fails with
+-- a division by zero if the schema has another format, so that what was sent with it has no effect.
 SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
-            ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END, format, identity, queues, last_seen_ms,
+            ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END,
+       format / (format = $2::integer)::integer, identity, queues, last_seen_ms,
        reap_after_ms, longest_lease_ms, longest_until_ms, next_lease_ms
+FROM windlass.meta WHERE one = 1
+
+-- name: begin_within
+-- The same in a transaction of the caller, which no error may end: the format is compared afterwards.
+SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
+            ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END,
+       format, identity, queues, last_seen_ms, reap_after_ms, longest_lease_ms, longest_until_ms, next_lease_ms
 FROM windlass.meta WHERE one = 1
 
 -- name: clamp_sessions
@@ -26,6 +35,10 @@ UPDATE windlass.sessions SET expires_ms = $1 WHERE gone = 0 AND expires_ms > $1
 -- Remove one job with its history.
 WITH history AS (DELETE FROM windlass.failures WHERE job = $1)
 DELETE FROM windlass.jobs WHERE row = $1
+
+-- name: limit_idle
+-- Let the server end this transaction if its client falls silent from now on.
+SELECT set_config('idle_in_transaction_session_timeout', $1::text, true)
 
 -- name: load_job
 -- All columns of one job that a move may change, by id.
@@ -44,6 +57,11 @@ FROM windlass.ended WHERE id = $1 ORDER BY finished_ms DESC LIMIT 1
 -- name: lock_holder
 -- Keep the job that a unique key leads to from changing.
 SELECT 1 FROM windlass.jobs WHERE id = (SELECT id FROM windlass.unique_keys WHERE task = $1 AND key = $2) FOR UPDATE
+
+-- name: lock_waiting_holder
+-- The same for a job that does not run: the end of a running job must not wait for this transaction.
+SELECT 1 FROM windlass.jobs
+WHERE id = (SELECT id FROM windlass.unique_keys WHERE task = $1::text AND key = $2::text) AND state <> 'running' FOR UPDATE
 
 -- name: lock_name
 -- Wait until no other transaction has locked this number.

@@ -18,12 +18,12 @@ from windlass.engine.sql.verbs.put import make_record, put
 from windlass.engine.sql.wakeup import ReadyLine
 
 
-def chunks(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+def chunks(jobs: Sequence[NewJob], queues: str) -> Iterator[Sequence[NewJob]]:
     """Split jobs so that a chunk takes a small number of statements: plain jobs in a row, or one
-    job with a key."""
+    other job. `queues` are the stored settings of queues."""
     plain: list[NewJob] = []
     for job in jobs:
-        if job.idempotency_key is None and job.unique is None:
+        if _is_plain(job, queues):
             plain.append(job)
             continue
         if plain:
@@ -39,14 +39,19 @@ def put_all(tx: Transaction, jobs: Sequence[NewJob]) -> list[Placed]:
     placed: list[Placed] = []
     plain: list[NewJob] = []
     for job in jobs:
-        has_key = job.idempotency_key is not None or job.unique is not None
-        if has_key or (tx.queues and queue_of(job.queue) in unpack_settings(tx.queues)):
-            placed += _put_plain(tx, plain)
-            placed.append(put(tx, job))
-            plain = []
-        else:
+        if _is_plain(job, tx.queues):
             plain.append(job)
+            continue
+        placed += _put_plain(tx, plain)
+        placed.append(put(tx, job))
+        plain = []
     return placed + _put_plain(tx, plain)
+
+
+def _is_plain(job: NewJob, queues: str) -> bool:
+    if job.idempotency_key is not None or job.unique is not None:
+        return False
+    return not queues or queue_of(job.queue) not in unpack_settings(queues)
 
 
 def _put_plain(tx: Transaction, jobs: Sequence[NewJob]) -> list[Placed]:
