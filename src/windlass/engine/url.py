@@ -4,6 +4,7 @@ To read a URL takes neither a driver nor another slow import.
 1. `check_url` refuses a URL that names no engine; `open_engine` opens the engine.
 2. `default_url` is the place of the jobs when no URL is set. `absolute_url` makes a URL independent
    of the current folder, because an app may change its folder and its supervisor does not.
+3. `migration_sql` is for those who migrate tables by other tools.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from windlass.errors import EngineError, SettingError
 
 if TYPE_CHECKING:
     from windlass.engine.contract import Engine, EngineOptions
+    from windlass.engine.postgres.engine import PostgresEngine
 
 SQLITE: Final = "sqlite"
 REDIS: Final = frozenset({"redis", "rediss", "unix"})
@@ -71,9 +73,30 @@ def open_engine(url: str, options: EngineOptions) -> Engine:
     raise _refusal(url)
 
 
+def migration_sql(url: str, after: int | None) -> str:
+    """Return the SQL that brings the tables at a URL forward, from their format or a given one; ""
+    if nothing is missing. Without a given format the server is asked."""
+    if not is_postgres(url):
+        raise EngineError(
+            f"Expected a url that begins with postgresql://, found {_safe(url)!r}. Only PostgreSQL "
+            "has tables that other tools can migrate: leave out --sql."
+        )
+    from windlass.engine.contract import EngineOptions
+
+    engine = _open_postgres(url, EngineOptions())
+    try:
+        return engine.migration_sql(after)
+    finally:
+        engine.shutdown()
+
+
+def is_postgres(url: str) -> bool:
+    return _scheme_of(url) in POSTGRES
+
+
 def joins_transactions(url: str) -> bool:
     """Whether the engine can store jobs in a transaction of its caller. Opens nothing."""
-    return _scheme_of(url) in POSTGRES
+    return is_postgres(url)
 
 
 def default_url() -> str:
@@ -132,7 +155,7 @@ def _open_redis(url: str, options: EngineOptions) -> Engine:
     return RedisEngine(read_address(url), options)
 
 
-def _open_postgres(url: str, options: EngineOptions) -> Engine:
+def _open_postgres(url: str, options: EngineOptions) -> PostgresEngine:
     try:
         from windlass.engine.postgres.engine import PostgresEngine
     except ImportError as error:

@@ -37,7 +37,7 @@ from windlass.cli.support.output import say
 from windlass.cli.support.parameters import connection_options
 from windlass.core.foreign_words import nearest
 from windlass.engine.contract import Capability
-from windlass.engine.url import absolute_url
+from windlass.engine.url import absolute_url, is_postgres
 from windlass.errors import AppNotFound, EngineError, WindlassError
 from windlass.settings import Settings, Source, find_overruled, without_secrets
 
@@ -197,18 +197,18 @@ def _read_project(file: Path) -> _Project:
 
 @contextmanager
 def connect(
-    app_path: str | None, url: str | None, *, even_unused: bool = False
+    app_path: str | None,
+    url: str | None,
+    *,
+    even_unused: bool = False,
+    makes_tables: bool = False,
 ) -> Iterator[Windlass]:
     """Connect to the engine of a command. With only a url, use an app without tasks. Refuse an
-    engine that was never used, unless the command may look at one."""
-    path = find_optional_app_path(app_path, url)
-    url = url and absolute_url(url)  # first: importing the app may change the folder
-    app = Windlass(url) if path is None else _import_to_look(path)
-    if path is not None:
-        _replace_url(app, url)
-        _tell_overruled(app)
+    engine that was never used, unless the command may look at one, or makes the tables of a
+    PostgreSQL database."""
+    app, is_default_url = _find_app(app_path, url)
     _require_engine(app)
-    is_default_url = path is None and app.settings.sources["url"] is Source.DEFAULT
+    even_unused = even_unused or (makes_tables and is_postgres(app.settings.url))
     if (is_default_url or not even_unused) and not app.engine.is_used():
         file = _sqlite_file(app.settings.url)
         location = app.engine.location
@@ -217,6 +217,24 @@ def connect(
     with audited(app):
         yield app
     app.close()
+
+
+def find_url(app_path: str | None, url: str | None) -> str:
+    """Find the url of the engine of a command, without opening the engine."""
+    return _find_app(app_path, url)[0].settings.url
+
+
+def _find_app(app_path: str | None, url: str | None) -> tuple[Windlass, bool]:
+    """Return the app of a command, and whether neither an app nor a url was given."""
+    path = find_optional_app_path(app_path, url)
+    url = url and absolute_url(url)  # first: importing the app may change the folder
+    if path is None:
+        app = Windlass(url)
+        return app, app.settings.sources["url"] is Source.DEFAULT
+    app = _import_to_look(path)
+    _replace_url(app, url)
+    _tell_overruled(app)
+    return app, False
 
 
 def connected(command: Callable[..., T]) -> Callable[..., T]:
@@ -286,7 +304,7 @@ def _sqlite_file(url: str) -> Path | None:
 def _not_set_up(location: str) -> str:
     return (
         f"windlass was never used at {location}, and this command does not set it up. Check the "
-        "url: host, port, number of the database, namespace. The first worker or job sets it up."
+        "url: host, port, database, schema or namespace. The first worker or job sets it up."
     )
 
 

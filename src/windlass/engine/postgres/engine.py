@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import msgspec
 import psycopg
+from psycopg import errors
 
 from windlass.core.ids import new_id, new_ids
 from windlass.core.queues.settings import paused_tasks, task_key
@@ -80,7 +81,7 @@ from windlass.engine.postgres.statements import Connection, PostgresStatements, 
 from windlass.engine.postgres.steps import run_within
 from windlass.engine.postgres.transaction import Start, Transaction
 from windlass.engine.postgres.url import PostgresAddress
-from windlass.engine.postgres.verbs import check, claim, hot, put, repair, upkeep
+from windlass.engine.postgres.verbs import check, claim, counters, hot, put, repair, ring
 from windlass.engine.postgres.verbs.finish import succeed_batch
 from windlass.engine.postgres.wakeup import PostgresWakeup
 from windlass.engine.sql.statements import Row, Statements
@@ -375,9 +376,13 @@ class PostgresEngine:
     def tend(self, known: Sequence[str] | None = None) -> Tended:
         named = None if known is None else set(known)
 
+        large: list[ring.Slot] = []
+
         def work(tx: Transaction) -> Tended:
-            purged = upkeep.purge_ended(tx)
-            more = upkeep.fold(tx)
+            slots = ring.list_slots(tx)
+            large[:] = [slot for slot in slots if slot.is_large and not slot.has_records]
+            purged = ring.purge(tx, slots)
+            more = counters.fold(tx)
             tended = admin.tend(tx, named)
             tx.run("forget_waiters", BITE)
             forgotten = tx.change("forget_watches", BITE)
@@ -388,10 +393,23 @@ class PostgresEngine:
             )
 
         tended = self._write(work)
+        emptied = sum(map(self._empty_slot, large))
+        tended = msgspec.structs.replace(tended, purged=tended.purged + emptied)
         if not self._has_unreported_loss:
             return tended
         self._has_unreported_loss = False
         return msgspec.structs.replace(tended, emptied=True)
+
+    def _empty_slot(self, slot: ring.Slot) -> int:
+        """Empty a partition, if no other transaction uses it at this moment; else later."""
+
+        def attempt(connection: Connection) -> int:
+            try:
+                return self._commit(connection, lambda tx: ring.empty(tx, slot))[0]
+            except errors.LockNotAvailable:
+                return 0
+
+        return self._run(attempt)
 
     # ------------------------------------------------------------------------- groups of dead
 
@@ -544,21 +562,25 @@ class PostgresEngine:
         return self._run(attempt)
 
     def _write(self, work: Callable[[Transaction], T]) -> T:
-        def attempt(connection: Connection) -> tuple[T, Transaction]:
-            def write(db: PostgresStatements, start: Start) -> tuple[T, Transaction]:
-                tx = Transaction(db, start, self._options, str(self.clock_offset_ms))
-                value = work(tx)
-                tx.settle()
-                return value, tx
-
-            return self._within(connection, "BEGIN", write)
-
-        value, tx = self._run(attempt)
+        value, tx = self._run(lambda connection: self._commit(connection, work))
         if tx.made_ready:
             self._wakeup.wake(tx.made_ready, tx.ready_tasks)
         if tx.ended:
             self._result_wakeup.publish(tx.ended)
         return value
+
+    def _commit(
+        self, connection: Connection, work: Callable[[Transaction], T]
+    ) -> tuple[T, Transaction]:
+        """Run a write transaction with its bookkeeping."""
+
+        def write(db: PostgresStatements, start: Start) -> tuple[T, Transaction]:
+            tx = Transaction(db, start, self._options, str(self.clock_offset_ms))
+            value = work(tx)
+            tx.settle()
+            return value, tx
+
+        return self._within(connection, "BEGIN", write)
 
     def _run_short(self, statements: Callable[[PostgresStatements], T]) -> tuple[Start, T]:
         """Send the statements of a transaction together with its commit, and read their replies

@@ -18,7 +18,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final
+
+import psycopg
 
 from windlass.engine.contract import WATCH_MS
 from windlass.engine.postgres.connections import Connections
@@ -30,6 +33,7 @@ from windlass.engine.postgres.notifications import (
     listen_conninfo,
     run_hint,
 )
+from windlass.engine.postgres.statements import Connection
 from windlass.engine.wakeup import PerProcess, await_readable, new_nudge
 
 OnEnd = Callable[[str], None]
@@ -59,13 +63,14 @@ class PostgresResultWakeup:
         """Receive the ids of those of these jobs that end from now on, for a while."""
         self._hooks.add(on_end)
         number = self._watcher.get().listen()
-        if number is not None and ids:
-            values = (sorted(set(ids)), number, WATCH_MS)
-            run_hint(self._connections, lambda hints: self._run(hints, "watch", *values))
+        if number is None or not ids:
+            return
 
-    @staticmethod
-    def _run(hints: Hints, name: str, *values: object) -> None:
-        hints.rows(name, *values)
+        def remember(connection: Connection) -> None:
+            Hints(self._connections, connection).rows("watch", sorted(set(ids)), number, WATCH_MS)
+
+        with suppress(psycopg.Error):  # the tables are missing: the read that follows makes them
+            self._connections.run(remember)
 
     def publish(self, ids: Sequence[str]) -> None:
         """Announce jobs after the commit that ended them."""

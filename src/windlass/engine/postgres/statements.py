@@ -85,6 +85,13 @@ class PostgresStatements(Statements):
         self.flush()
         return cursor.rowcount
 
+    def rows_of_slot(self, name: str, slot: int, *values: Any) -> list[Row]:
+        """Run a statement of the ring for one of its partitions; return its rows, if it has any."""
+        text = self._sql[name].replace(b"ended_0", b"ended_%d" % slot)
+        cursor = self.connection.cursor(binary=True).execute(text, values, prepare=False)
+        self.flush()
+        return cursor.fetchall() if cursor.description else []
+
     def flush(self) -> None:
         """Wait until all statements so far have run."""
         self.pipeline.sync()

@@ -113,8 +113,10 @@ CREATE TABLE windlass.ended_2 PARTITION OF windlass.ended FOR VALUES IN (2);
 CREATE TABLE windlass.ended_3 PARTITION OF windlass.ended FOR VALUES IN (3);
 CREATE TABLE windlass.ended_4 PARTITION OF windlass.ended FOR VALUES IN (4);
 CREATE TABLE windlass.ended_5 PARTITION OF windlass.ended FOR VALUES IN (5);
+CREATE TABLE windlass.ended_6 PARTITION OF windlass.ended FOR VALUES IN (6);
+CREATE TABLE windlass.ended_7 PARTITION OF windlass.ended FOR VALUES IN (7);
 -- Records that are kept for longer than the ring is long.
-CREATE TABLE windlass.ended_later PARTITION OF windlass.ended FOR VALUES IN (6);
+CREATE TABLE windlass.ended_later PARTITION OF windlass.ended FOR VALUES IN (8);
 
 CREATE TABLE windlass.failures (
     job bigint NOT NULL,

@@ -67,21 +67,3 @@ SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_request
        progress, result
 FROM windlass.jobs WHERE hold IS NOT NULL AND hold = 'unroutable' AND task = $1 ORDER BY row LIMIT $2
 FOR UPDATE SKIP LOCKED
-
--- name: purge_ended
--- Remove expired records of jobs that succeeded, with their histories and unique keys; return their numbers by line.
-WITH expired AS (
-    SELECT tableoid, ctid FROM windlass.ended WHERE keep_until_ms <= $1::bigint
-    ORDER BY keep_until_ms, row LIMIT $2::bigint FOR UPDATE SKIP LOCKED
-), gone AS (
-    DELETE FROM windlass.ended USING expired
-    WHERE ended.tableoid = expired.tableoid AND ended.ctid = expired.ctid
-    RETURNING ended.row, ended.id, ended.task, ended.queue, ended.unique_key, ended.starts
-), histories AS (
-    DELETE FROM windlass.failures USING gone WHERE failures.job = gone.row
-), keys AS (
-    DELETE FROM windlass.unique_keys USING gone
-    WHERE gone.unique_key IS NOT NULL AND unique_keys.task = gone.task AND unique_keys.key = gone.unique_key
-          AND unique_keys.id = gone.id
-)
-SELECT queue, count(*) FROM gone GROUP BY queue

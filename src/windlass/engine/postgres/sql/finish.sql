@@ -46,7 +46,7 @@ WITH clock AS (
     queue, session, unique_key, unique_until, call, progress, result)
     SELECT row, created_ms, ready_ms, expires_ms, started_ms, now_ms, until_ms, result_until_ms,
     this_end, period_until_ms, age - rank, attempt, starts, crashes, losses, interruptions, snoozes, strays,
-    CASE WHEN until_ms - now_ms < $10::bigint THEN (until_ms / $9::bigint) % 6 ELSE 6 END, id, task,
+    CASE WHEN until_ms - now_ms < $10::bigint THEN (until_ms / $9::bigint) % $11::bigint ELSE $11::bigint END, id, task,
     queue, session, unique_key, unique_until, call, progress, returned
     FROM kept
 )

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from windlass.core.durations import LATEST_MS
 from windlass.core.states import Event
 from windlass.engine.contract import MIN_RECORD_MS, Succeeded
 from windlass.engine.postgres.statements import pack_numbers
 from windlass.engine.postgres.transaction import Transaction
+from windlass.engine.postgres.verbs.ring import RING_MS, SLOT_MS, SLOTS
 from windlass.engine.sql.transaction import end_mark
 from windlass.engine.sql.verbs.finish import Key
-
-#: One partition of the ring has the records that expire in the same span of this length.
-SLOT_MS: Final = 30 * 60 * 1000
-#: The number of these partitions. Records that are kept for longer have a partition of their own.
-SLOTS: Final = 6
-#: Records that expire later than this do not fit: the partition of that span is still in use.
-RING_MS: Final = SLOT_MS * (SLOTS - 1)
 
 
 def succeed_batch(tx: Transaction, outcomes: Sequence[Succeeded]) -> set[Key]:
@@ -35,6 +28,7 @@ def succeed_batch(tx: Transaction, outcomes: Sequence[Succeeded]) -> set[Key]:
         MIN_RECORD_MS,
         SLOT_MS,
         RING_MS,
+        SLOTS,
     )
     tx.totals["succeeded"] -= len(stored)  # the statement itself counts them
     return {(outcome.id, outcome.token) for outcome in outcomes}.difference(stored)

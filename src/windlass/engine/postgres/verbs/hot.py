@@ -29,7 +29,7 @@ from windlass.engine.contract import (
 from windlass.engine.postgres.statements import PostgresStatements, pack_numbers
 from windlass.engine.postgres.transaction import SEEN_MS
 from windlass.engine.postgres.verbs.claim import Look, to_claims
-from windlass.engine.postgres.verbs.finish import RING_MS, SLOT_MS
+from windlass.engine.postgres.verbs.ring import RING_MS, SLOT_MS, SLOTS
 from windlass.engine.sql.statements import Row
 from windlass.engine.sql.transaction import end_mark, unpack_paused, unpack_settings
 from windlass.engine.sql.wakeup import ReadyLine, ReadyTask
@@ -108,6 +108,7 @@ def start_successes(
         MIN_RECORD_MS,
         SLOT_MS,
         RING_MS,
+        SLOTS,
     )
 
 

@@ -1,0 +1,133 @@
+"""The ring of ended jobs: small partitions lose expired records by row, large ones as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from random import Random
+
+import pytest
+
+from tests.engine.conftest import new_job
+from tests.engine.postgres.databases import Database, with_tables
+from windlass.core.states import State
+from windlass.engine.contract import Plan, Succeeded, UniqueKey
+from windlass.engine.postgres.engine import PostgresEngine
+from windlass.engine.postgres.verbs.ring import LARGE, RING_MS, SLOT_MS
+from windlass.testing.contract.world import claim_jobs
+
+_TTL_MS = 60 * 60 * 1000
+#: Nine of these results, which do not compress, make a partition large.
+_RESULT = Random(1).randbytes(LARGE // 8)
+_numbers = count()
+
+
+@pytest.fixture
+def database() -> Iterator[Database]:
+    with with_tables() as database:
+        yield database
+
+
+@pytest.fixture
+def engine(database: Database) -> PostgresEngine:
+    return database.open()
+
+
+def end_job(
+    engine: PostgresEngine, result: bytes = b"1", ttl_ms: int = _TTL_MS, key: str = ""
+) -> str:
+    """Let a job succeed; return its id."""
+    number = next(_numbers)
+    unique = UniqueKey(key=key) if key else None
+    engine.put([new_job(number, unique=unique)])
+    (claim,) = claim_jobs(engine, "session", f"nonce-{number:06d}", Plan(), 1).claims
+    ended = Succeeded(id=claim.id, token=claim.token, result=result, result_ttl_ms=ttl_ms)
+    engine.finish([ended])
+    return claim.id
+
+
+def number_ended(engine: PostgresEngine) -> int:
+    return engine.stats().queues.get("q", {}).get(State.SUCCEEDED, 0)
+
+
+def files_of(database: Database) -> list[int]:
+    """The files of the partitions: a truncation gives a partition another one."""
+    names = [f"ended_{number}" for number in range(8)]
+    found = database.execute(
+        "SELECT relname, relfilenode::bigint FROM pg_class WHERE relname LIKE 'ended\\_%' "
+        "AND relkind = 'r'"
+    )
+    return [file for name, file in sorted(found) if name in names]
+
+
+def test_a_large_partition_is_emptied_as_a_whole(
+    engine: PostgresEngine, database: Database
+) -> None:
+    ids = [end_job(engine, _RESULT, key=f"key-{number}") for number in range(9)]
+    before = files_of(database)
+    engine.clock_offset_ms += _TTL_MS + SLOT_MS
+    assert engine.tend().purged == len(ids)
+    assert len(set(before) - set(files_of(database))) in (1, 2)  # a span may end in between
+    assert engine.get(ids) == [None] * len(ids)
+    assert number_ended(engine) == 0
+    assert engine.holders([("t", "key-0")]) == [None]
+    assert database.execute("SELECT count(*) FROM windlass.unique_keys") == [(0,)]
+    assert engine.check() == []
+
+
+def test_a_small_partition_loses_rows(engine: PostgresEngine, database: Database) -> None:
+    early, late = end_job(engine), end_job(engine, ttl_ms=_TTL_MS + 5_000)
+    before = files_of(database)
+    engine.clock_offset_ms += _TTL_MS + 1_000
+    assert engine.tend().purged == 1
+    assert [record is None for record in engine.get([early, late])] == [True, False]
+    assert files_of(database) == before
+
+
+def test_a_large_partition_waits_for_its_last_record(
+    engine: PostgresEngine, database: Database
+) -> None:
+    for _ in range(10):
+        end_job(engine, _RESULT)
+    database.execute(
+        "UPDATE windlass.ended SET slot = 3",  # all in one partition
+        "UPDATE windlass.ended SET keep_until_ms = keep_until_ms + 5000 "
+        "WHERE id <> (SELECT min(id) FROM windlass.ended)",
+    )
+    engine.clock_offset_ms += _TTL_MS + 1_000
+    assert engine.tend().purged == 0
+    engine.clock_offset_ms += 60_000
+    assert engine.tend().purged == 10
+
+
+def test_records_that_a_large_partition_kept_for_long_are_removed(
+    engine: PostgresEngine, database: Database
+) -> None:
+    for _ in range(9):
+        end_job(engine, _RESULT)
+    engine.clock_offset_ms += _TTL_MS + RING_MS + SLOT_MS
+    end_job(engine)
+    database.execute("UPDATE windlass.ended SET slot = 3")
+    assert engine.tend().purged == 9
+    assert number_ended(engine) == 1
+
+
+def test_a_partition_in_use_is_emptied_later(engine: PostgresEngine, database: Database) -> None:
+    for _ in range(9):
+        end_job(engine, _RESULT)
+    engine.clock_offset_ms += _TTL_MS + SLOT_MS
+    with database.server.connect(database.name) as reader:
+        reader.autocommit = False
+        reader.execute("SELECT count(*) FROM windlass.ended")
+        assert engine.tend().purged == 0
+        assert number_ended(engine) == 9
+    assert engine.tend().purged == 9
+
+
+def test_a_record_that_is_kept_for_long_is_outside_of_the_ring(
+    engine: PostgresEngine, database: Database
+) -> None:
+    kept = end_job(engine, ttl_ms=RING_MS + SLOT_MS)
+    assert database.execute("SELECT id FROM windlass.ended_later") == [(kept,)]
+    engine.clock_offset_ms += RING_MS + SLOT_MS + 1_000
+    assert engine.tend().purged == 1
