@@ -30,6 +30,7 @@ from windlass.testing.contract import (
     test_races,
     test_schedules,
     test_sessions,
+    test_transactions,
     test_unique,
     test_wait,
 )
@@ -59,6 +60,7 @@ MODULES: Final = (
     test_races,
     test_schedules,
     test_sessions,
+    test_transactions,
     test_unique,
     test_wait,
 )
