@@ -25,6 +25,8 @@ also attributes of the error. All errors can be copied and pickled.
     │   ├── FormatTooNew        the stored format was written by a newer windlass
     │   └── InvalidCursor       a cursor that no page of this list returned
     ├── InvalidConnection       the connection of a caller cannot take a job
+    ├── NoTransaction           a job cannot end in a transaction here
+    ├── ClaimLost               a job was reassigned before its transaction was committed
     ├── TimedOut                a job ran for longer than its time-out
     ├── IdempotencyConflict     the key belongs to a job with other arguments
     ├── DuplicateJob            another job holds the unique key
@@ -231,6 +233,27 @@ class InvalidCursor(EngineError):
 class InvalidConnection(WindlassError, ValueError):
     """A job cannot be stored on the connection of the caller: the connection is in a wrong state,
     is of the wrong kind, or is to a wrong database. Nothing was stored."""
+
+
+class NoTransaction(WindlassError, RuntimeError):
+    """A job cannot end in a transaction here: its engine has none, no worker runs it, or it has
+    ended."""
+
+
+class ClaimLost(WindlassError):
+    """The job was reassigned, cancelled or ended by force while its transaction was open. What the
+    task wrote in that transaction was rolled back."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(job_id)
+        self.job_id = job_id
+
+    def __str__(self) -> str:
+        return (
+            f"The claim of job {self.job_id} is over, so its transaction was rolled back: the job "
+            "was reassigned, cancelled or ended by force meanwhile. Let this error end the task. "
+            "If it happens often, look for workers that lose their sessions."
+        )
 
 
 # --------------------------------------------------------------------------------------------- jobs

@@ -81,8 +81,15 @@ DEFAULT_QUEUE: Final = "default"
 #: Names for other parts of windlass, which `dir(task)` leaves out.
 _INTERNAL: Final = frozenset(
     {
-        *("builder", "codec", "codecs", "declared_schedule", "entry", "home", "hooks", "is_async"),
-        *("runs_alone", "sent_by", "takes_context", "unfit_for_schedules"),
+        *("builder", "codec", "codecs", "declared_schedule", "entry", "home", "hooks"),
+        *(
+            "in_transaction",
+            "is_async",
+            "runs_alone",
+            "sent_by",
+            "takes_context",
+            "unfit_for_schedules",
+        ),
     }
 )
 _NO_HEADERS: Final[Mapping[str, str]] = {}
@@ -124,6 +131,7 @@ class Task(Generic[P, R_co]):
         aliases: tuple[str, ...] = (),
         takes_context: bool = False,
         runs_alone: bool = False,
+        in_transaction: bool = False,
         unique: Unique | None = None,
         schedule: Any = None,
         hooks: Mapping[str, JobHook] = _NO_HOOKS,
@@ -136,6 +144,7 @@ class Task(Generic[P, R_co]):
         self.function = function
         self.takes_context = takes_context
         self.runs_alone = runs_alone  # run_in="process": each job has its own process
+        self.in_transaction = in_transaction  # transaction=True: the job ends in its transaction
         self.is_async = inspect.iscoroutinefunction(function)
         self.codecs = Codecs(function, takes_context, name=name)  # decode its calls
         home.codec = self.codecs["json" if home.app is None else home.app.settings.codec]

@@ -40,7 +40,7 @@ MAX_KEY_LENGTH: Final = 256
 
 class TaskOptions(TypedDict, total=False):
     """The options of `@app.task(...)` in addition to `name`, `aliases`, `takes_context`, `run_in`,
-    `schedule`, `unique`, `on_success`, `on_retry` and `on_dead`."""
+    `transaction`, `schedule`, `unique`, `on_success`, `on_retry` and `on_dead`."""
 
     queue: str
     requires: str | Sequence[str]
@@ -237,7 +237,7 @@ def _wrong(name: str, expected: str, found: object) -> TypeError | ValueError:
 
 
 _TASK_ONLY: Final = (
-    *("name", "aliases", "takes_context", "run_in", "schedule", "unique"),
+    *("name", "aliases", "takes_context", "run_in", "transaction", "schedule", "unique"),
     *("on_success", "on_retry", "on_dead"),
 )
 _IN_MILLISECONDS: Final = ("timeout", "result_ttl")

@@ -6,6 +6,7 @@ outside of a transaction is refused: there is nothing that the job could be stor
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from windlass.client.connections.connection import (
@@ -25,6 +26,13 @@ class AsyncpgConnection(AwaitableConnection):
     def __init__(self, connection: Any) -> None:
         super().__init__("asyncpg.Connection")
         self._connection = connection
+
+    def atransaction(self, place: TransactionPlace) -> AbstractAsyncContextManager[Any]:
+        self.check_dialect(Dialect.POSTGRESQL, place)
+        if self._connection.is_in_transaction():
+            raise self.refuse_begun()
+        block: AbstractAsyncContextManager[Any] = self._connection.transaction()
+        return block
 
     async def abegin(self, place: TransactionPlace) -> AwaitExecute:
         self.check_dialect(Dialect.POSTGRESQL, place)

@@ -7,14 +7,16 @@
 3. Errors of a driver pass unchanged, because the caller may retry its transaction by their type.
    Only those that a wrong set-up causes become `InvalidConnection`.
 
-No connection is committed, rolled back or closed here.
+4. `transaction` is for jobs that end in a transaction of their task: a block of the library.
+
+An enqueue commits, rolls back and closes no connection.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from typing import Any, Final, TypeAlias, TypeVar
 
 from windlass.engine.contract import Dialect, SqlRows, SqlStatement, SqlSteps, TransactionPlace
@@ -50,6 +52,15 @@ class CallerConnection(ABC):
     async def arun(self, place: TransactionPlace, steps: SqlSteps[R]) -> R:
         """Run statements for `place`, on the event loop of the caller."""
 
+    @abstractmethod
+    def transaction(self, place: TransactionPlace) -> AbstractContextManager[Any]:
+        """A block that is a transaction on this connection, in the thread of the caller: its end
+        commits, and an error rolls back. A connection in a transaction is refused."""
+
+    @abstractmethod
+    def atransaction(self, place: TransactionPlace) -> AbstractAsyncContextManager[Any]:
+        """The same on the event loop of the caller."""
+
     def check_dialect(self, found: str, place: TransactionPlace) -> None:
         """Refuse a connection to another kind of database."""
         if place.dialect is not None and found != place.dialect:
@@ -66,6 +77,14 @@ class CallerConnection(ABC):
             f"{advice}"
         )
 
+    def refuse_begun(self) -> InvalidConnection:
+        """The error for a connection in a transaction that `transaction` must begin."""
+        return InvalidConnection(
+            f"Expected a {self.kind} outside of a transaction, found one inside of one. "
+            "ctx.transaction(...) begins the transaction itself, and commits it together with the "
+            "job: begin none before, and commit what was written before."
+        )
+
 
 class BlockingConnection(CallerConnection):
     """A connection of a library that blocks."""
@@ -78,6 +97,12 @@ class BlockingConnection(CallerConnection):
         with explained(self, place):
             return drive(steps, self.begin(place))
 
+    def atransaction(self, place: TransactionPlace) -> AbstractAsyncContextManager[Any]:
+        raise InvalidConnection(
+            f"Expected an async connection, found a {self.kind}. Write `with ctx.transaction(...)` "
+            "in a task that is a plain function, or give the async connection of its library."
+        )
+
     async def arun(self, place: TransactionPlace, steps: SqlSteps[R]) -> R:
         raise InvalidConnection(
             f"Expected an async connection, found a {self.kind}, which would block the event loop. "
@@ -88,6 +113,12 @@ class BlockingConnection(CallerConnection):
 
 class AsyncCallerConnection(CallerConnection):
     """A connection of a library for coroutines."""
+
+    def transaction(self, place: TransactionPlace) -> AbstractContextManager[Any]:
+        raise InvalidConnection(
+            f"Expected a blocking connection, found a {self.kind}. In a coroutine, write `async "
+            "with ctx.transaction(...)`."
+        )
 
     def run(self, place: TransactionPlace, steps: SqlSteps[R]) -> R:
         raise InvalidConnection(

@@ -5,7 +5,10 @@ Django commits each statement by itself, except inside `transaction.atomic()`.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
+
+from django.db import transaction
 
 from windlass.client.connections.connection import (
     BlockingConnection,
@@ -42,6 +45,13 @@ class DjangoConnection(BlockingConnection):
                 "Enqueue inside `with transaction.atomic():`, or leave out connection=.",
             )
         return self._execute
+
+    def transaction(self, place: TransactionPlace) -> AbstractContextManager[Any]:
+        self.check_dialect(self._connection.vendor, place)
+        if self._connection.in_atomic_block:
+            raise self.refuse_begun()
+        block: AbstractContextManager[Any] = transaction.atomic(using=self._connection.alias)
+        return block
 
     def _execute(self, statement: SqlStatement) -> SqlRows:
         with self._connection.cursor() as cursor:

@@ -5,6 +5,7 @@ A connection in autocommit mode is accepted inside `connection.transaction()`.
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any
 
 from psycopg import AsyncConnection, AsyncRawCursor, Connection, RawCursor
@@ -38,6 +39,10 @@ class PsycopgConnection(BlockingConnection):
         _check(self, self._connection, place)
         return self._execute
 
+    def transaction(self, place: TransactionPlace) -> AbstractContextManager[Any]:
+        _check_idle(self, self._connection, place)
+        return self._connection.transaction()
+
     def _execute(self, statement: SqlStatement) -> SqlRows:
         # Not `connection.cursor()`, whose kind and row factory are the caller's.
         with RawCursor(self._connection, row_factory=tuple_row) as cursor:
@@ -54,10 +59,24 @@ class AsyncPsycopgConnection(AwaitableConnection):
         _check(self, self._connection, place)
         return self._execute
 
+    def atransaction(self, place: TransactionPlace) -> AbstractAsyncContextManager[Any]:
+        _check_idle(self, self._connection, place)
+        return self._connection.transaction()
+
     async def _execute(self, statement: SqlStatement) -> SqlRows:
         async with AsyncRawCursor(self._connection, row_factory=tuple_row) as cursor:
             await cursor.execute(statement.sql.encode(), statement.values)
             return await cursor.fetchall() if cursor.description else ()
+
+
+def _check_idle(
+    caller: CallerConnection,
+    connection: Connection[Any] | AsyncConnection[Any],
+    place: TransactionPlace,
+) -> None:
+    caller.check_dialect(Dialect.POSTGRESQL, place)
+    if connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+        raise caller.refuse_begun()
 
 
 def _check(

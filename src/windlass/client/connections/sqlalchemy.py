@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import Connection
@@ -85,6 +86,12 @@ class AlchemyConnection(BlockingConnection):
         self._check_transaction()
         return lambda statement: _execute(connection, *mark(statement))
 
+    def transaction(self, place: TransactionPlace) -> AbstractContextManager[Any]:
+        self.check_dialect(self._connection.dialect.name, place)
+        if self._connection.in_transaction():
+            raise self.refuse_begun()
+        return self._connection.begin()
+
     def _check_transaction(self) -> None:
         """Begin the transaction of SQLAlchemy, as a statement would; only then can a driver for
         SQLite say whether it is in one."""
@@ -119,6 +126,11 @@ class AlchemySession(BlockingConnection):
             ) from error
         return AlchemyConnection(connection, self.kind).begin(place)
 
+    def transaction(self, place: TransactionPlace) -> AbstractContextManager[Any]:
+        if self._session.in_transaction():
+            raise self.refuse_begun()
+        return self._session.begin()
+
 
 class AsyncAlchemy(AsyncCallerConnection):
     """An async connection or session: SQLAlchemy runs blocking code with its async drivers."""
@@ -132,6 +144,11 @@ class AsyncAlchemy(AsyncCallerConnection):
         super().__init__(kind)
         self._value = value
         self._blocking = blocking
+
+    def atransaction(self, place: TransactionPlace) -> AbstractAsyncContextManager[Any]:
+        if self._value.in_transaction():
+            raise self.refuse_begun()
+        return self._value.begin()
 
     async def arun(self, place: TransactionPlace, steps: SqlSteps[R]) -> R:
         def run(value: Any) -> R:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import AbstractContextManager
 from typing import Any
 
 from windlass.client.connections.connection import BlockingConnection, CallerConnection, Execute
@@ -30,6 +31,12 @@ class SqliteConnection(BlockingConnection):
                 "autocommit=True; or leave out connection=.",
             )
         return self._execute
+
+    def transaction(self, place: TransactionPlace) -> AbstractContextManager[Any]:
+        self.check_dialect(Dialect.SQLITE, place)
+        if self._connection.in_transaction:
+            raise self.refuse_begun()
+        return self._connection
 
     def _execute(self, statement: SqlStatement) -> SqlRows:
         cursor = self._connection.cursor()

@@ -8,6 +8,7 @@ of an engine serves blocking and async drivers (`windlass.client.connections` ru
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -92,9 +93,9 @@ class TransactionVerbs(TransactionPlace, Protocol):
         """Wake the callers that wait for these jobs, after the commit that ended them. Without it
         they find the end by polling."""
 
-    def connect_task(self) -> Any:
-        """A new connection to the database of the jobs, for the code of a task. Each statement is a
-        transaction by itself, until a task begins one. Errors are those of the driver."""
+    def transaction(self) -> AbstractContextManager[Any]:
+        """A block that is a transaction, for the code of a task, on a connection to the database of
+        the jobs: its end commits, and an error rolls back. Errors are those of the driver."""
 
-    async def aconnect_task(self) -> Any:
+    def atransaction(self) -> AbstractAsyncContextManager[Any]:
         """The same for a task that is a coroutine."""

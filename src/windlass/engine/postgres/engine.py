@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -74,11 +74,12 @@ from windlass.engine.contract import (
     check_document_changes,
     check_report,
 )
-from windlass.engine.postgres import migrate, task_connections
+from windlass.engine.postgres import migrate
 from windlass.engine.postgres.connections import IDLE_MS, UNPREPARED, Connections
 from windlass.engine.postgres.result_wakeup import PostgresResultWakeup
 from windlass.engine.postgres.statements import Connection, PostgresStatements, statements_for
 from windlass.engine.postgres.steps import run_within
+from windlass.engine.postgres.task_connections import TaskConnections
 from windlass.engine.postgres.transaction import Start, Transaction
 from windlass.engine.postgres.url import PostgresAddress
 from windlass.engine.postgres.verbs import check, claim, counters, hot, put, repair, ring
@@ -116,6 +117,7 @@ class PostgresEngine:
         self._connections = Connections(
             address, most=options.most_calls, timeout_ms=options.timeout_ms
         )
+        self._task_connections = TaskConnections(address)
         self._wakeup = PostgresWakeup(self._connections)
         self._result_wakeup = PostgresResultWakeup(self._connections)
         self._identity = ""  # of the tables that this object has used last
@@ -269,11 +271,11 @@ class PostgresEngine:
     def announce_ends(self, ids: Sequence[str]) -> None:
         self._result_wakeup.publish(ids)
 
-    def connect_task(self) -> psycopg.Connection[Row]:
-        return task_connections.connect(self._address)
+    def transaction(self) -> AbstractContextManager[psycopg.Connection[Row]]:
+        return self._task_connections.transaction()
 
-    async def aconnect_task(self) -> psycopg.AsyncConnection[Row]:
-        return await task_connections.aconnect(self._address)
+    def atransaction(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Row]]:
+        return self._task_connections.atransaction()
 
     def _start_within(self) -> SqlSteps[Start]:
         """Begin on a connection of the caller, which must be to the tables of this engine."""
@@ -546,6 +548,7 @@ class PostgresEngine:
         self._wakeup.close()
         self._result_wakeup.close()
         self._connections.close()
+        self._task_connections.close()
 
     # --------------------------------------------------------------------------- transactions
 
