@@ -34,6 +34,7 @@ _MOST_CAUSES: Final = 5
 _IS_ABORTED: Final = "25P02"
 _HAS_NO_TABLE: Final = frozenset({"42P01", "3F000"})
 _HAS_NO_RIGHT: Final = "42501"
+_IS_READ_ONLY: Final = "25006"
 #: How the message of SQLite begins.
 _NO_TABLE_ON_SQLITE: Final = "no such table: windlass"
 
@@ -198,6 +199,11 @@ def _explain(
         return connection.refuse(
             "found an aborted transaction: a statement failed before",
             "Roll back, or use a savepoint around statements that may fail.",
+        )
+    if state == _IS_READ_ONLY:
+        return connection.refuse(
+            "found a read-only one",
+            "Begin it without READ ONLY, on the primary server.",
         )
     if state in _HAS_NO_TABLE or any(_NO_TABLE_ON_SQLITE in str(one) for one in _causes(error)):
         return InvalidConnection(
