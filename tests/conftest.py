@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from tests.app.hand import Hand
+from tests.postgres_databases import give_back_all
 from windlass import Windlass
 
 # No deadline: a shared machine stalls for longer than any example takes, and the timeout of the
@@ -26,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "needs(*capabilities): run only on engines that have these capabilities"
     )
-    for name in [name for name in os.environ if name.startswith("WINDLASS_")]:
+    for name in [name for name in os.environ if name.startswith(("WINDLASS_", "PG"))]:
         del os.environ[name]
 
 
@@ -35,6 +36,11 @@ def pytest_collection_finish() -> None:
     collection."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_logfinish() -> None:
+    """Let the next test have the databases of the last one."""
+    give_back_all()
 
 
 @pytest.fixture

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import psycopg
 from psycopg.sql import SQL
 
-from tests.postgres_server import Connection, PostgresServer
+from tests.postgres_server import OWNER, WORKER, Connection, PostgresServer, shared_server
+from windlass.engine.contract import EngineOptions
+from windlass.engine.url import open_engine
 
 #: How much the tables of a database may grow: deleted rows slow down the next test.
 MOST_GROWTH: Final = 1_000_000
@@ -54,23 +58,23 @@ class DatabasePool:
         with server.connect(self._template) as connection:
             server.terminate_others(connection)
             self._contents = _read_contents(connection)
-        self._borrowed: list[str] = []
+        self.borrowed: list[str] = []
         self._used: list[str] = []
 
     def borrow(self) -> str:
         """The name of a database with the contents of the template."""
         name = self._reuse() or self._make()
-        self._borrowed.append(name)
+        self.borrowed.append(name)
         return name
 
     def give_back(self, name: str) -> None:
-        self._borrowed.remove(name)
+        self.borrowed.remove(name)
         self._used.append(name)
 
     def give_back_all(self) -> None:
         """Give back all databases, after the test that borrowed them."""
-        self._used += self._borrowed
-        self._borrowed.clear()
+        self._used += self.borrowed
+        self.borrowed.clear()
 
     def close(self) -> None:
         """Drop all databases."""
@@ -157,3 +161,50 @@ def _restore_contents(connection: Connection, contents: Contents) -> None:
             if rows:
                 with connection.cursor().copy(f"COPY {table} FROM STDIN") as copy:
                     copy.write(rows)
+
+
+# ------------------------------------------------------------------------- databases with tables
+
+#: The rights of programs that only use the tables.
+RIGHTS: Final = f"""
+GRANT USAGE ON SCHEMA windlass TO {WORKER};
+GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON ALL TABLES IN SCHEMA windlass TO {WORKER};
+GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA windlass TO {WORKER};
+"""
+
+
+def borrow_database() -> str:
+    """The name of a database with empty tables, on the shared server. The test has it until it
+    ends, or gives it back; its urls have a user with the rights of a running program."""
+    return _migrated().borrow()
+
+
+def give_back_database(url: str) -> None:
+    """Give back the database of a url before the test ends; ignore urls of other engines."""
+    if url.startswith("postgresql:"):
+        _migrated().give_back(urlsplit(url).path.removeprefix("/"))
+
+
+def borrowed_databases() -> list[str]:
+    """The names of the databases that the test has."""
+    return _migrated().borrowed
+
+
+def give_back_all() -> None:
+    """Give back the databases of the test that has ended."""
+    if _migrated.cache_info().currsize:
+        _migrated().give_back_all()
+
+
+@cache
+def _migrated() -> DatabasePool:
+    return DatabasePool(shared_server(), _migrate)
+
+
+def _migrate(name: str) -> None:
+    server = shared_server()
+    engine = open_engine(server.url(name, user=OWNER), EngineOptions())
+    engine.stats()
+    engine.shutdown()
+    with server.connect(name) as connection:
+        connection.execute(RIGHTS)

@@ -15,7 +15,12 @@ import pytest
 
 from tests import postgres_server
 from tests.pgbouncer import PgBouncer
-from tests.postgres_databases import DatabasePool
+from tests.postgres_databases import (
+    DatabasePool,
+    borrow_database,
+    borrowed_databases,
+    give_back_database,
+)
 from tests.postgres_server import (
     OWNER,
     PROJECT,
@@ -268,6 +273,15 @@ def test_a_database_that_cannot_be_restored_is_dropped(
     assert names(server, other) == ["first"]
     with pytest.raises(psycopg.OperationalError, match="does not exist"):
         server.connect(name)
+
+
+@pytest.mark.parametrize("time", ["first", "second"])
+def test_no_test_keeps_the_databases_of_another(server: PostgresServer, time: str) -> None:
+    database = borrow_database()
+    assert borrowed_databases() == [database]
+    give_back_database(server.url(database))
+    assert borrowed_databases() == []
+    assert borrow_database() == database
 
 
 # ---------------------------------------------------------------------------------------- PgBouncer

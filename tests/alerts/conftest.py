@@ -12,7 +12,7 @@ from tests.contract.variants import fresh_url
 from windlass import Windlass
 
 
-@pytest.fixture(params=["sqlite-file", "redis-4"])
+@pytest.fixture(params=["sqlite-file", "redis-4", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return fresh_url(request.param, tmp_path)
 

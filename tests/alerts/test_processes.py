@@ -15,7 +15,7 @@ from windlass.alerts.watch import TAKEOVER_S
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", ["sqlite-file", "redis-4"])
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis-4", "postgres"])
 def test_a_worker_fires_and_serve_clears_without_any_worker(tmp_path: Path, variant: str) -> None:
     with (
         receiving() as receiver,
@@ -41,7 +41,7 @@ def test_a_worker_fires_and_serve_clears_without_any_worker(tmp_path: Path, vari
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", ["sqlite-file", "redis-4"])
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis-4", "postgres"])
 def test_each_alert_of_an_incident_fires_once_and_clears_once(tmp_path: Path, variant: str) -> None:
     """All workers are dead, and each process that holds the rules is killed."""
     with (

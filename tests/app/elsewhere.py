@@ -29,7 +29,7 @@ OF_OTHERS: Final = (
     *("logging", "mmap", "multiprocessing", "random", "secrets", "selectors", "shutil", "ssl"),
     *("subprocess", "tempfile", "threading", "tomllib", "traceback", "uuid", "zoneinfo"),
     *("apsw", "click", "click.testing", "msgspec", "rich.console", "rich.live"),
-    *("psutil", "rich.progress", "rich.table", "rich.text"),
+    *("psutil", "psycopg", "rich.progress", "rich.table", "rich.text"),
 )
 MODULES: Final = ("fcntl", "grp", "pwd", "resource", "syslog", "termios", "tty")
 MISSING: Final[dict[ModuleType, tuple[str, ...]]] = {

@@ -19,7 +19,7 @@ from windlass.engine.contract import DocumentChange
 HOUR_MS = 3_600_000
 
 
-@pytest.fixture(params=["sqlite-file", "redis", "redis-4"])
+@pytest.fixture(params=["sqlite-file", "redis", "redis-4", "postgres"])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Windlass]:
     with Windlass(fresh_url(request.param, tmp_path)) as app:
         yield app

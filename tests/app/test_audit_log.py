@@ -19,7 +19,7 @@ from windlass.core.redaction import REDACTED
 from windlass.engine.contract import MAX_AUDIT_BYTES, AuditEntry
 
 
-@pytest.fixture(params=["sqlite-file", "redis", "redis-4"])
+@pytest.fixture(params=["sqlite-file", "redis", "redis-4", "postgres"])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Windlass]:
     with Windlass(fresh_url(request.param, tmp_path)) as app:
         yield app

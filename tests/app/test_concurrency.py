@@ -1,5 +1,5 @@
 """Concurrent enqueues: hundreds of coroutines, many threads, processes that are
-forked by a server, and the last moments of an interpreter. On both engines, in real processes."""
+forked by a server, and the last moments of an interpreter. On all engines, in real processes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.variants import fresh_url
 from tests.redis_server import shared_server
 from windlass import EnqueueCall, State, Task, Windlass
 from windlass.engine.contract import Filter, NewJob, Placed
@@ -27,11 +28,9 @@ def note(text: str) -> None: ...
 """
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=["sqlite-file-normal", "redis-4", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "redis":
-        return shared_server().url(partitions=4)
-    return f"sqlite:///{tmp_path}/jobs.db?durability=normal"
+    return fresh_url(request.param, tmp_path)
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ DAY_MS = 86_400_000
 SECRET = "s" * 32
 
 
-@pytest.fixture(params=["sqlite-file", "redis", "redis-4"])
+@pytest.fixture(params=["sqlite-file", "redis", "redis-4", "postgres"])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Windlass]:
     with Windlass(fresh_url(request.param, tmp_path)) as app:
         app.task(name="charge")(charge)

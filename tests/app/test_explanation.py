@@ -20,7 +20,7 @@ from windlass.engine.contract import Beat, Unroutable
 from windlass.explanation import HoldKind, JobHold
 
 
-@pytest.fixture(params=["sqlite-file", "redis-4"])
+@pytest.fixture(params=["sqlite-file", "redis-4", "postgres"])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Windlass]:
     with Windlass(fresh_url(request.param, tmp_path), lease="60s") as app:
         app.task(name="charge", queue="mail")(charge)

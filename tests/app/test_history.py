@@ -23,7 +23,7 @@ from windlass.queue_loads import read_loads
 SEND = "shop.mail.send"
 
 
-@pytest.fixture(params=["sqlite-file-normal", "redis-4"])
+@pytest.fixture(params=["sqlite-file-normal", "redis-4", "postgres"])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Windlass]:
     with Windlass(fresh_url(request.param, tmp_path)) as app:
         app.task(name=SEND, queue="mail")(nothing)

@@ -39,7 +39,7 @@ UNKNOWN = "01m7gk6tx900smjc57av0rnpgb"
 HOUR_MS = 3_600_000
 
 
-@pytest.fixture(params=["sqlite-file", "redis", "redis-4"])
+@pytest.fixture(params=["sqlite-file", "redis", "redis-4", "postgres"])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Windlass]:
     with Windlass(fresh_url(request.param, tmp_path)) as app:
         app.task(name="charge")(charge)

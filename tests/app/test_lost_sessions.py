@@ -28,7 +28,7 @@ LEASE_MS = 60_000
 KNOWN = Introduction(host="web", worker=7, app="shop:app", queues=("mail",), lease_ms=LEASE_MS)
 
 
-@pytest.fixture(params=["sqlite-file", "redis-4"])
+@pytest.fixture(params=["sqlite-file", "redis-4", "postgres"])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Windlass]:
     with Windlass(fresh_url(request.param, tmp_path), lease="60s") as app:
         app.task(name="charge", queue="mail")(charge)

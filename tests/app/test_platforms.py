@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.redis_server import shared_server
+from tests.contract.variants import fresh_url
 from tests.worker.yard import PROJECT
 from windlass import State, Windlass
 
@@ -40,11 +40,9 @@ def run(url: str, *arguments: str) -> tuple[int, str]:
     return end(start(url, *arguments))
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=["sqlite-file-normal", "redis", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "redis":
-        return shared_server().url(namespace=f"elsewhere-{tmp_path.name}")
-    return f"sqlite:///{tmp_path / 'jobs.db'}?durability=normal"
+    return fresh_url(request.param, tmp_path)
 
 
 def test_things_are_really_missing() -> None:

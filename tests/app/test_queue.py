@@ -54,7 +54,7 @@ def test_a_purge_removes_what_waits_and_logs_it(
     assert app.queue("mail").info().jobs == {}
 
 
-@pytest.mark.parametrize("variant", ["sqlite-file", "redis-4"])
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis-4", "postgres"])
 def test_coroutines_change_a_queue(variant: str, tmp_path: Path) -> None:
     async def change(app: Windlass) -> None:
         queue = app.queue("mail")

@@ -14,7 +14,7 @@ from windlass import Hold, State, Windlass
 from windlass.engine.contract import NewJob
 
 
-@pytest.fixture(params=["sqlite-file", "redis", "redis-4"])
+@pytest.fixture(params=["sqlite-file", "redis", "redis-4", "postgres"])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Windlass]:
     with Windlass(fresh_url(request.param, tmp_path)) as app:
         app.task(name="charge", aliases=["pay"])(charge)

@@ -81,7 +81,7 @@ def test_a_fork_says_what_a_fresh_process_says(
 # ------------------------------------------------------------------------------ an app and a url
 
 
-@pytest.mark.parametrize("variant", ["sqlite-file", "redis"])
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis", "postgres"])
 def test_an_app_with_a_url_is_loaded(tmp_path: Path, type_here: Typing, variant: str) -> None:
     """`--url` replaces only the url of the app."""
     (tmp_path / "elsewhere").mkdir()

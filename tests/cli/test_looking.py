@@ -101,7 +101,7 @@ def test_status_counts(shell: Shell, app: Windlass, hand: Hand) -> None:
     assert "Active sessions: 1, holding 1 job.\n" in ran.err
 
 
-@pytest.mark.parametrize("variant", ["sqlite-file", "redis", "redis-4"])
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis", "redis-4", "postgres"])
 def test_status_says_why_jobs_are_held(tmp_path: Path, type_here: Typing, variant: str) -> None:
     """One line for each task, with the stored reason of its newest job."""
     url = fresh_url(variant, tmp_path)
@@ -131,7 +131,7 @@ def test_status_says_why_jobs_are_held(tmp_path: Path, type_here: Typing, varian
     assert "started" not in shown, "it was claimed, and not started"
 
 
-@pytest.mark.parametrize("variant", ["sqlite-file", "redis"])
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis", "postgres"])
 def test_a_search_for_held_jobs_says_where_it_ends(
     tmp_path: Path, type_here: Typing, monkeypatch: pytest.MonkeyPatch, variant: str
 ) -> None:

@@ -22,10 +22,11 @@ from tests.soon import is_once
 from tests.worker.yard import until
 from windlass import Job, JobCancelled, Windlass
 from windlass import job as job_module
+from windlass.engine.postgres import result_wakeup as postgres_wakeup
 from windlass.engine.redis import result_wakeup as redis_wakeup
 from windlass.engine.sqlite import result_wakeup as sqlite_wakeup
 
-PLACES: Final = ("sqlite-file", "redis", "redis-4")
+PLACES: Final = ("sqlite-file", "redis", "redis-4", "postgres")
 #: A look that no test waits for: what comes earlier was brought by a wake-up.
 NEVER_MS: Final = 60_000
 #: What a wake-up may take, typically.
@@ -236,6 +237,8 @@ def test_a_process_that_waits_no_more_keeps_nothing(
     monkeypatch.setattr(redis_wakeup, "PULSE_S", 0.05)
     monkeypatch.setattr(redis_wakeup, "IDLE_S", 0.1)
     monkeypatch.setattr(sqlite_wakeup, "IDLE_S", 0.1)
+    monkeypatch.setattr(postgres_wakeup, "PULSE_S", 0.05)
+    monkeypatch.setattr(postgres_wakeup, "IDLE_S", 0.1)
 
     started: list[str] = []
     start = threading.Thread.start

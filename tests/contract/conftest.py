@@ -15,6 +15,16 @@ from windlass.testing.contract.world import World
 
 #: Tests that fill an engine up to a limit of the contract.
 LONG: Final = frozenset({"test_the_oldest_entries_go"})
+#: Tests that write thousands of records, on an engine that is a round trip away from its caller.
+LONG_ON_POSTGRES: Final = frozenset(
+    {
+        "test_more_bytes_than_a_batch_has",
+        "test_one_bite_of_what_sessions_say_is_bounded",
+        "test_sessions_that_beat_meanwhile_hide_no_silent_one",
+        "test_the_bytes_of_one_sweep_are_bounded",
+        "test_the_number_of_documents_of_a_kind_is_limited",
+    }
+)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -25,9 +35,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests of `sqlite-file-normal` as slow: one pragma sets it apart from `sqlite-file`. By
     default it is only compared with the model. So are tests that need seconds on some engine."""
     for item in items:
-        variant = getattr(item, "callspec", None)
-        is_normal = variant and variant.params.get("variant") == "sqlite-file-normal"
-        if is_normal or item.name.partition("[")[0] in LONG:
+        callspec = getattr(item, "callspec", None)
+        variant = callspec.params.get("variant") if callspec else None
+        long = LONG | LONG_ON_POSTGRES if variant == "postgres" else LONG
+        if variant == "sqlite-file-normal" or item.name.partition("[")[0] in long:
             item.add_marker(pytest.mark.slow)
 
 

@@ -11,9 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import psycopg
 import pytest
 
-from tests.redis_server import shared_server
+from tests.postgres_databases import borrow_database
+from tests.postgres_server import shared_server as shared_postgres
+from tests.redis_server import shared_server as shared_redis
 from windlass.engine.contract import Capability
 from windlass.engine.url import open_engine
 from windlass.testing.contract.place import Place
@@ -21,8 +24,8 @@ from windlass.testing.contract.place import Place
 #: What an engine has that shares no database with its callers.
 EVERYTHING: Final = frozenset(Capability) - {Capability.TRANSACTIONAL}
 
-#: name -> URL and capabilities. {folder} is a fresh folder, and {redis} a fresh namespace on a
-#: server that is started for it.
+#: name -> URL and capabilities. {folder} is a fresh folder; {redis} is a fresh namespace and
+#: {postgres} a fresh database, on servers that are started for them.
 VARIANTS: Final[dict[str, tuple[str, frozenset[Capability]]]] = {
     "sqlite-file": ("sqlite:///{folder}/jobs.db", EVERYTHING - {Capability.HANDOFF}),
     "sqlite-file-normal": (
@@ -35,6 +38,7 @@ VARIANTS: Final[dict[str, tuple[str, frozenset[Capability]]]] = {
         "{redis}&partitions=4",
         EVERYTHING - {Capability.STRICT_ORDER, Capability.HANDOFF},
     ),
+    "postgres": ("{postgres}", frozenset(Capability) - {Capability.HANDOFF}),
 }
 
 
@@ -49,10 +53,11 @@ def parametrize(metafunc: pytest.Metafunc, argument: str, names: Iterable[str] =
 
 
 def fresh_url(name: str, folder: Path) -> str:
-    """A fresh place for a variant; a file is in the folder."""
+    """A fresh place for a variant; a file is in the folder, and a database ends with the test."""
     url = VARIANTS[name][0]
-    redis = shared_server().url() if "{redis}" in url else ""
-    return url.format(folder=folder, redis=redis)
+    redis = shared_redis().url() if "{redis}" in url else ""
+    postgres = shared_postgres().url(borrow_database()) if "{postgres}" in url else ""
+    return url.format(folder=folder, redis=redis, postgres=postgres)
 
 
 class Variant(Place):
@@ -62,4 +67,8 @@ class Variant(Place):
         self.name = name
         self.folder = folder
         self.url = url or fresh_url(name, folder)
-        super().__init__(partial(open_engine, self.url), VARIANTS[name][1])
+        super().__init__(
+            partial(open_engine, self.url),
+            VARIANTS[name][1],
+            connect=partial(psycopg.connect, self.url),
+        )

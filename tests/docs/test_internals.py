@@ -7,6 +7,9 @@ import re
 import apsw
 
 from tests.docs.pages import DOCS, PROJECT, blocks, code_in, table_rows
+from tests.engine.conftest import new_job, repair_all
+from tests.engine.postgres.databases import with_tables, without_tables
+from tests.postgres_server import OWNER, WORKER, shared_server
 from windlass.core.states import MAX_INTERRUPTIONS, MAX_LOSSES, TABLE, Counters, Reason
 from windlass.engine.redis.keys import KINDS
 from windlass.engine.sqlite.statements import migrations
@@ -16,6 +19,7 @@ SOURCE = PROJECT / "src" / "windlass"
 LIFE = DOCS / "internals" / "life-of-a-job.md"
 SQLITE = DOCS / "internals" / "sqlite.md"
 REDIS = DOCS / "internals" / "redis.md"
+POSTGRES = DOCS / "internals" / "postgres.md"
 OPERATIONS = DOCS / "operations.md"
 FAILURES = DOCS / "guides" / "failures.md"
 EVENTS = {event.name.lower(): event for event in LogEvent}
@@ -56,6 +60,53 @@ def test_every_column_of_a_record_is_told_of() -> None:
     rows = [row for row in table_rows(SQLITE) if len(row) == 3]
     told = [code for row in rows for code in code_in(row[0]) if re.fullmatch(r"[a-z_]+", code)]
     assert sorted(told) == sorted(map(str, columns))
+
+
+def test_every_table_and_index_of_postgresql_is_documented() -> None:
+    with with_tables() as database:
+        found = database.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'windlass'::regnamespace "
+            "AND relname !~ '_(pkey|key|seq)$|^ended_([0-9]|later)_'"
+        )
+    rows = [row for row in table_rows(POSTGRES) if len(row) == 2]
+    told = {code for row in rows for code in code_in(row[0]) if re.fullmatch(r"[a-z0-9_]+", code)}
+    assert told - {"schema="} == {name for (name,) in found}
+
+
+def test_every_column_of_a_job_on_postgresql_is_documented() -> None:
+    with with_tables() as database:
+        found = database.execute(
+            "SELECT table_name, column_name FROM information_schema.columns "
+            "WHERE table_schema = 'windlass'"
+        )
+    jobs, ended = ({name for of, name in found if of == table} for table in ("jobs", "ended"))
+    rows = [row for row in table_rows(POSTGRES) if len(row) == 3]
+    told = [code for row in rows for code in code_in(row[0]) if re.fullmatch(r"[a-z_]+", code)]
+    assert sorted(told) == sorted(jobs)
+    assert ended - jobs == {"result_until_ms", "priority", "slot"}
+
+
+def test_the_rights_on_postgresql_are_enough() -> None:
+    """Those of the page; the doctor of this engine knows what is needed."""
+    rights, later = (
+        block.text.replace("TO shop", f"TO {WORKER}")
+        for block in blocks(POSTGRES)
+        if block.language == "sql"
+    )
+    with without_tables(shared_server()) as database:
+        database.open(OWNER).migrate()
+        engine = database.open()
+        assert {finding.subject: finding for finding in engine.examine()}[
+            "rights"
+        ].grade == "problem"
+        database.execute(rights, f"SET ROLE {OWNER}", later, "CREATE TABLE windlass.next ()")
+        findings = {finding.subject: finding for finding in engine.examine()}
+        assert findings["rights"].grade == "ok"
+        database.execute(f"SET ROLE {WORKER}", "SELECT * FROM windlass.next")
+        database.execute("SELECT setval('windlass.numbers', 1)")
+        engine.put([new_job(1), new_job(2)])
+        database.execute("SELECT setval('windlass.numbers', 1)")
+        assert repair_all(engine, change=True).fixed
 
 
 def test_every_key_is_told_of() -> None:

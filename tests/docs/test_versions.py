@@ -12,6 +12,7 @@ from tests.deploy.packages import MOST_OWN_BYTES
 from tests.docs.pages import DOCS, PROJECT, code_in, prose, table_rows
 from windlass.core.schedules import state, triggers
 from windlass.core.serialization import envelope, frame
+from windlass.engine.postgres import migrate
 from windlass.engine.redis import setup
 from windlass.engine.sqlite.engine import NEWEST_FORMAT
 
@@ -52,6 +53,7 @@ def test_stored_formats_are_those_of_the_code() -> None:
     formats = {
         "a SQLite file": [NEWEST_FORMAT],
         "a namespace in Redis": [setup.FORMAT],
+        "a schema in PostgreSQL": [migrate.NEWEST_FORMAT],
         "the call of a job": [envelope.VERSION, frame.VERSION],
         "a schedule": [triggers.VERSION, state.VERSION],
     }

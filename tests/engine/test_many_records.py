@@ -17,7 +17,7 @@ MANY = 20_000
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    parametrize(metafunc, "place", ["sqlite-file", "redis", "redis-4"])
+    parametrize(metafunc, "place", ["sqlite-file", "redis", "redis-4", "postgres"])
 
 
 @pytest.fixture

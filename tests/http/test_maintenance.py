@@ -25,7 +25,7 @@ from windlass.http import WindlassApi, create_api, maintenance
 TWO_WEEKS_MS = 14 * 86_400_000
 
 
-@pytest.fixture(params=["sqlite-file-normal", "redis-4"])
+@pytest.fixture(params=["sqlite-file-normal", "redis-4", "postgres"])
 def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return fresh_url(request.param, tmp_path)
 

@@ -11,7 +11,7 @@ from tests.contract.variants import fresh_url
 from tests.operations.dead_jobs import new_app
 from windlass import Windlass
 
-VARIANTS = ["sqlite-file", "redis", "redis-4"]
+VARIANTS = ["sqlite-file", "redis", "redis-4", pytest.param("postgres", marks=pytest.mark.slow)]
 
 
 @pytest.fixture(params=VARIANTS)

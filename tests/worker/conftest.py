@@ -14,10 +14,10 @@ MakeYard = Callable[..., Yard]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    parametrize(metafunc, "url", ["sqlite-file", "redis", "redis-4"])
+    parametrize(metafunc, "url", ["sqlite-file", "redis", "redis-4", "postgres"])
 
 
-#: They take long on each engine, and say little of how many partitions there are.
+#: They take long on each engine, and are slow tests on those that differ little for them.
 LONG = {
     f"test_{name}.py"
     for name in (
@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         variant = getattr(item, "callspec", None)
         url = variant.params.get("url") if variant else None
         is_local = item.get_closest_marker("local") and url not in (None, "sqlite-file")
-        if is_local or (item.path.name in LONG and url == "redis-4"):
+        if is_local or (item.path.name in LONG and url in ("redis-4", "postgres")):
             item.add_marker(pytest.mark.slow)
 
 

@@ -25,6 +25,7 @@ MOST_TELLING = [
     ("redis", MANY_OTHERS),
     pytest.param("redis", MANY_WITHOUT_LABEL, marks=pytest.mark.slow),
     pytest.param("redis-4", MANY_OTHERS, marks=pytest.mark.slow),
+    ("postgres", MANY_OTHERS),
 ]
 
 
@@ -65,7 +66,13 @@ def test_a_burst_runs_each_job_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "engine", ["sqlite-file", "redis", pytest.param("redis-4", marks=pytest.mark.slow)]
+    "engine",
+    [
+        "sqlite-file",
+        "redis",
+        pytest.param("redis-4", marks=pytest.mark.slow),
+        pytest.param("postgres", marks=pytest.mark.slow),
+    ],
 )
 def test_a_lower_tier_does_not_overtake(tmp_path: Path, engine: str) -> None:
     with closing(open_yard(tmp_path, engine)) as yard:

@@ -196,7 +196,7 @@ def test_jobs_that_wait_for_a_label(app: Windlass, queues: tuple[str, ...], opti
     )
 
 
-@pytest.mark.parametrize("variant", ["sqlite-file", "redis-4"])
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis-4", "postgres"])
 def test_a_worker_without_heartbeats(variant: str, tmp_path: Path) -> None:
     def findings() -> list[Finding]:
         return [one for one in examine_jobs(app) if one.subject == "workers"]
@@ -221,7 +221,7 @@ def test_a_worker_without_heartbeats(variant: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not machine(), reason="without /proc no process is recognised")
-@pytest.mark.parametrize("variant", ["sqlite-file", "redis-4"])
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis-4", "postgres"])
 def test_a_worker_that_died_here_is_seen_at_once(
     variant: str, tmp_path: Path, type_here: Typing
 ) -> None:

@@ -153,7 +153,7 @@ def test_each_id_gets_a_verdict(
     assert type_here("job", *command, "a b", "--url", shell.url).code == 2
 
 
-@pytest.fixture(params=["sqlite-file", "redis", "redis-4"])
+@pytest.fixture(params=["sqlite-file", "redis", "redis-4", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return fresh_url(request.param, tmp_path)
 
@@ -242,7 +242,7 @@ def test_on_a_terminal_it_asks(
     assert type_here(*command).out == "2 jobs started.\n"
 
 
-@pytest.mark.parametrize("variant", ["sqlite-file", "redis"])
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis", "postgres"])
 def test_jobs_of_a_paused_task_do_not_start(
     tmp_path: Path, type_here: Typing, variant: str
 ) -> None:

@@ -84,7 +84,7 @@ def test_run_pause_resume_and_remove(shell: Shell, app: Windlass, nightly: str) 
     assert (ran.code, app.schedules.list()) == (0, [])
 
 
-@pytest.mark.parametrize("variant", ["sqlite-file", "redis"])
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis", "postgres"])
 def test_the_end_of_a_name_is_enough(tmp_path: Path, type_here: Typing, variant: str) -> None:
     url = fresh_url(variant, tmp_path)
     with Windlass(url) as app:

@@ -18,7 +18,7 @@ def nothing() -> None:
     """A task."""
 
 
-@pytest.fixture(params=["sqlite-file-normal", "redis-4"])
+@pytest.fixture(params=["sqlite-file-normal", "redis-4", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A place with a past: 60 jobs of one task a minute, 40 runs of it, and a run of another task
     an hour ago."""

@@ -71,7 +71,7 @@ def test_a_task_of_an_included_module_is_known(app: Windlass, shell: Shell) -> N
     assert app.engine.paused_tasks() == ["extra.sing"]
 
 
-@pytest.mark.parametrize("variant", ["sqlite-file", "redis"])
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis", "postgres"])
 def test_the_end_of_a_name_is_enough(tmp_path: Path, type_here: Typing, variant: str) -> None:
     url = fresh_url(variant, tmp_path)
     both = (*APP, "--url", url)
@@ -115,7 +115,7 @@ def test_an_unknown_task_is_not_resumed(app: Windlass, shell: Shell, type_here: 
 
 
 @pytest.mark.slow  # enqueues many jobs
-@pytest.mark.parametrize("variant", ["sqlite-file", "redis", "redis-4"])
+@pytest.mark.parametrize("variant", ["sqlite-file", "redis", "redis-4", "postgres"])
 def test_ten_thousand_jobs_are_resumed(tmp_path: Path, type_here: Typing, variant: str) -> None:
     url = fresh_url(variant, tmp_path)
     with Windlass(url) as app:

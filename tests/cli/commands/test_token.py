@@ -14,7 +14,7 @@ from windlass import Role, Windlass
 APP = ("--app", "tasks:app")
 
 
-@pytest.fixture(params=["sqlite-file", "redis"])
+@pytest.fixture(params=["sqlite-file", "redis", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return fresh_url(request.param, tmp_path)
 

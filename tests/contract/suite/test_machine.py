@@ -12,6 +12,7 @@ import pytest
 
 from tests.contract.model_partitions import PartitionedModel
 from tests.contract.variants import Variant
+from tests.postgres_databases import give_back_database
 from windlass.engine.contract import Engine
 from windlass.engine.redis.engine import RedisEngine
 from windlass.testing.contract.machine import QueueMachine, run_machine
@@ -38,9 +39,16 @@ class PartitionedMachine(QueueMachine):
 @pytest.mark.parametrize(
     ("name", "examples"),
     [
-        *(("sqlite-memory", 25), ("sqlite-file-normal", 25), ("redis", 25), ("redis-4", 20)),
+        *(
+            ("sqlite-memory", 25),
+            ("sqlite-file-normal", 25),
+            ("redis", 25),
+            ("redis-4", 20),
+            ("postgres", 6),
+        ),
         pytest.param("sqlite-memory", 300, marks=pytest.mark.slow),
         pytest.param("redis", 300, marks=pytest.mark.slow),
+        pytest.param("postgres", 100, marks=pytest.mark.slow),
     ],
 )
 def test_an_engine_does_what_the_model_does(name: str, examples: int) -> None:
@@ -57,3 +65,4 @@ class TemporaryVariant(Variant):
     def remove(self) -> None:
         super().remove()
         shutil.rmtree(self.folder)
+        give_back_database(self.url)

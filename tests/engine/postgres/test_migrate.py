@@ -306,7 +306,7 @@ def test_an_old_server_is_refused(version: int, is_refused: bool) -> None:
 def test_steps_lead_to_the_same_tables_as_a_fresh_start(
     database: Database, empty: Database, newer: Callable[[], None]
 ) -> None:
-    """Wherever a schema begins, and by whichever tool."""
+    """From any format, and by any tool."""
     url = empty.server.url(empty.name, user=OWNER)
     empty.open_url(f"{url}?schema=by_script").put([new_job()])
     newer()

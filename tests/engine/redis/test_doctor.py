@@ -17,6 +17,7 @@ from windlass.engine.contract import Finding, Grade
 from windlass.engine.redis import doctor, keys
 from windlass.engine.redis.engine import RedisEngine
 from windlass.engine.redis.url import RedisAddress, read_address
+from windlass.engine.server_times import examine_round_trip
 from windlass.errors import EngineUnavailable
 
 
@@ -236,7 +237,7 @@ def test_a_clock_that_differs(
 
 
 def test_a_long_way(server: RedisServer, open_redis: OpenRedis) -> None:
-    assert doctor._round_trip(1.5) == Finding(Grade.OK, "round trip", "1.50 ms")
+    assert examine_round_trip(1.5) == Finding(Grade.OK, "round trip", "1.50 ms")
     with Proxy(server.port) as proxy:
         proxy.delay(0.01)
         finding = found(open_redis(server.url(port=proxy.port)))["round trip"]

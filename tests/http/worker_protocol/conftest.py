@@ -1,6 +1,7 @@
 """Fixtures for the worker protocol: remote workers, and further instances on the same engine.
 
-A test runs on SQLite. A test that takes `each_engine` runs on Redis too, also with partitions.
+A test runs on SQLite. A test that takes `each_engine` runs on all engines, also on several
+partitions of Redis.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ ENGINES = [
     "sqlite-file-normal",
     "redis",
     pytest.param("redis-4", marks=pytest.mark.slow),
+    "postgres",
 ]
 
 

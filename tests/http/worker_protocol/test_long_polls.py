@@ -370,7 +370,7 @@ class TestLimits:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine_name", ["sqlite-file-normal", "redis"])
+@pytest.mark.parametrize("engine_name", ["sqlite-file-normal", "redis", "postgres"])
 def test_a_thousand_polls_need_no_threads(
     app: Windlass, client: Client, polls: LongPolls, loop: LoopThread
 ) -> None:

@@ -20,7 +20,13 @@ from windlass.worker.options import WorkerOptions
 MODULE = "tests.telemetry.otel.traced_app"
 
 
-@pytest.fixture(params=["sqlite-file", pytest.param("redis", marks=pytest.mark.slow)])
+@pytest.fixture(
+    params=[
+        "sqlite-file",
+        pytest.param("redis", marks=pytest.mark.slow),
+        pytest.param("postgres", marks=pytest.mark.slow),
+    ]
+)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return fresh_url(request.param, tmp_path)
 

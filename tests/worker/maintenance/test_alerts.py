@@ -21,7 +21,7 @@ from windlass.worker.logs.setup import JsonFormatter
 from windlass.worker.maintenance.alerts import call_alert_hooks, log_alert
 
 
-@pytest.fixture(params=["sqlite-file", "redis-4"])
+@pytest.fixture(params=["sqlite-file", "redis-4", "postgres"])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Windlass]:
     with Windlass(fresh_url(request.param, tmp_path), dead_alert=3) as app:
         app.task(name="number")(take_number)

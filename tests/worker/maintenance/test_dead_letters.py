@@ -21,7 +21,7 @@ from windlass.worker.maintenance.dead_letters import sweep
 TWO_WEEKS_MS = 14 * 86_400_000
 
 
-@pytest.fixture(params=["sqlite-file", "redis-4"])
+@pytest.fixture(params=["sqlite-file", "redis-4", "postgres"])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Windlass]:
     with Windlass(fresh_url(request.param, tmp_path)) as app:
         app.task(name="nothing")(nothing)

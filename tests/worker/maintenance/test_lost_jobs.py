@@ -20,7 +20,7 @@ from windlass.worker.maintenance import lost_jobs
 from windlass.worker.maintenance.lost_jobs import LossWatch
 
 
-@pytest.fixture(params=["sqlite-file", "redis-4"])
+@pytest.fixture(params=["sqlite-file", "redis-4", "postgres"])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Windlass]:
     with Windlass(fresh_url(request.param, tmp_path)) as app:
         app.task(name="nothing")(nothing)

@@ -505,7 +505,7 @@ class PostgresEngine:
     def examine(self) -> list[Finding]:
         from windlass.engine.postgres import doctor  # slow to import, and seldom needed
 
-        return list(doctor.examine(self._connections, self._options))
+        return doctor.examine(self._connections, self.clock_offset_ms)
 
     def space(self) -> EngineSpace:
         return self._connections.run(migrate.measure_space)

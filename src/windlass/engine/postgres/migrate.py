@@ -48,7 +48,7 @@ SELECT current_setting('server_version_num')::integer, current_setting('server_v
             ELSE has_schema_privilege(found.oid, 'CREATE, USAGE') END
 FROM (SELECT (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = $1)) AS found (oid)
 """
-#: Begins a script. What has begun before goes on; what begins now waits for the end.
+#: Begins a script: one migration at a time.
 _WAIT_FOR_OTHERS: Final = """
 SELECT pg_advisory_xact_lock({lock});
 SET LOCAL lock_timeout = '{seconds}s';

@@ -19,7 +19,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -38,7 +38,7 @@ from windlass.engine.postgres.notifications import (
     run_hint,
 )
 from windlass.engine.postgres.statements import pack_numbers
-from windlass.engine.sql.wakeup import Look, News, ReadyLine, ReadyTask, assign, deal
+from windlass.engine.sql.wakeup import Look, News, ReadyLine, ReadyTask, assign, deal, with_tasks
 from windlass.engine.wakeup import PerProcess, await_readable, new_nudge
 
 #: A waiting process looks for jobs at least this often, in seconds.
@@ -53,6 +53,8 @@ _FIRST_PAUSE_S: Final = 0.1
 _MOST_PAUSE_S: Final = 10.0
 #: Remember this many different sets of plans of other processes.
 _MOST_PLANS: Final = 1000
+#: Tell processes this often of the same jobs, each time others; then polling has to find them.
+_MOST_TURNS: Final = 3
 #: Payload for more news than fit: look for jobs again.
 _LOOK: Final = "look"
 
@@ -293,6 +295,8 @@ class _Waker:
         self._lock = threading.Lock()
         self._ready: Counter[ReadyLine] = Counter()
         self._ready_tasks: list[ReadyTask] = []
+        self._known: list[tuple[int, int]] = []  # processes that waited: number, digest of plans
+        self._known_until = 0.0
         self._plans: dict[int, tuple[Plan, ...]] = {}  # by digest
         self._throttle = Throttle(self._announce)
 
@@ -321,14 +325,28 @@ class _Waker:
         ready_tasks: Sequence[ReadyTask],
         sender: int | None = None,
     ) -> None:
-        rows = hints.rows("list_waiters")
-        random.shuffle(rows)
-        alive = [(number, digest) for number, digest, is_alive in rows if is_alive]
-        self._learn(hints, {digest for _, digest in alive})
+        """Tell processes that can take the jobs: first those that waited when this process looked
+        last, in the same step with another look, then others for what is left."""
+        if time.monotonic() >= self._known_until:
+            self._known = []
+        news = with_tasks(news, ready_tasks) if ready_tasks else news
+        passed = set() if sender is None else {sender}
+        for turn in range(_MOST_TURNS):
+            outbox = self._deal(news, passed)
+            if turn and not outbox:
+                return
+            told = self._tell(hints, outbox)
+            passed |= told
+            news = _left(news, [one for number in told for one in outbox[number]])
+            if not news:
+                return
+
+    def _deal(self, news: Sequence[News], passed: Collection[int]) -> dict[int, list[News]]:
+        """Choose the news for each process, but not for those that were passed."""
         plans = {
             _Shown(number, at): plan
-            for number, digest in alive
-            if number != sender
+            for number, digest in self._known
+            if number not in passed
             for at, plan in enumerate(self._plans.get(digest, ()))
         }
         outbox: dict[int, list[News]] = {}
@@ -337,11 +355,20 @@ class _Waker:
             outbox.setdefault(shown.number, []).append(one)
             return True
 
-        deal(news, ready_tasks, plans, send)
-        if outbox:
-            hints.rows("notify", pack_numbers(outbox), [_pack(some) for some in outbox.values()])
-        if len(alive) < len(rows):
+        deal(news, (), plans, send)
+        return outbox
+
+    def _tell(self, hints: Hints, outbox: Mapping[int, list[News]]) -> set[int]:
+        """Send to processes, and look who waits now; return the processes that got it."""
+        payloads = [_pack(some) for some in outbox.values()]
+        rows = hints.rows("tell_waiters", pack_numbers(outbox), payloads)
+        known = [(number, digest) for number, digest, is_waiting, _ in rows if is_waiting]
+        self._learn(hints, {digest for _, digest in known})
+        if len(known) < len(rows):
             hints.rows("forget_waiters", BITE)
+        random.shuffle(known)
+        self._known, self._known_until = known, time.monotonic() + LASTS_S
+        return {number for number, _ in known}.intersection(outbox)
 
     def _learn(self, hints: Hints, digests: set[int]) -> None:
         unknown = digests.difference(self._plans)
@@ -354,6 +381,23 @@ class _Waker:
 
     def close(self) -> None:
         self._throttle.close()
+
+
+def _left(news: Sequence[News], told: Iterable[News]) -> list[News]:
+    """Return the news of the other jobs, after these were told."""
+    plain: Counter[ReadyLine] = Counter()
+    tasks: dict[ReadyLine, Counter[str]] = {one.ready: Counter() for one in news}
+    for one in told:
+        if one.tasks:
+            tasks[one.ready].update(one.tasks)
+        else:
+            plain[one.ready] += one.number
+    left: list[News] = []
+    for one in news:
+        rest = one.without(tasks[one.ready])
+        if rest.number > plain[one.ready]:
+            left.append(News(one.ready, rest.number - plain[one.ready], one.hops, rest.tasks))
+    return left
 
 
 def _pack(news: list[News]) -> str:

@@ -12,8 +12,6 @@ shows how often the append-only file is synced.
 from __future__ import annotations
 
 import ipaddress
-import statistics
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -24,6 +22,7 @@ from windlass.engine.contract import Finding, Grade
 from windlass.engine.redis import setup
 from windlass.engine.redis.client import scripts
 from windlass.engine.redis.url import RedisAddress
+from windlass.engine.server_times import examine_times
 from windlass.errors import EngineError, EngineUnavailable
 
 PARTS: Final = (b"server", b"clients", b"memory", b"persistence", b"replication")
@@ -34,11 +33,6 @@ _OF_CHANNELS: Final = {b"PUBLISH"}
 _OF_TWO_WORDS: Final = {b"PUBSUB"}
 #: Give advice when more than this share of memory or connections is used.
 MOST_USED: Final = 0.8
-#: Largest harmless clock difference. The server's clock decides when jobs are due.
-MOST_SKEW_MS: Final = 1_000
-#: Slow above this: each turn of a worker and each enqueue costs a round trip.
-MOST_ROUND_TRIP_MS: Final = 5.0
-_ROUND_TRIPS: Final = 7
 #: release -> its first version with a fix for CVE-2025-49844, which lets a client that may run
 #: scripts run any code on the server. Later releases were published with the fix.
 _FIXED_REDIS: Final = {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2}
@@ -269,39 +263,8 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _times(ask: Ask, clock_offset_ms: int) -> Iterator[Finding]:
-    """Compare clocks on the fastest of several round trips, to within half of its time."""
-    trips = []
-    for _ in range(_ROUND_TRIPS):
-        before_ns = time.time_ns()
+    def ask_ms() -> float:
         ((seconds, microseconds),) = ask([scripts.pack(b"TIME")])
-        after_ns = time.time_ns()
-        here_ms = (before_ns + after_ns) / 2e6
-        there_ms = int(seconds) * 1000 + int(microseconds) / 1000 + clock_offset_ms
-        trips.append(((after_ns - before_ns) / 1e6, there_ms - here_ms))
-    yield _clock(min(trips)[1])
-    yield _round_trip(statistics.median(trip_ms for trip_ms, _ in trips))
+        return int(seconds) * 1000 + int(microseconds) / 1000 + clock_offset_ms
 
-
-def _clock(ahead_ms: float) -> Finding:
-    if abs(ahead_ms) <= MOST_SKEW_MS:
-        return Finding(
-            Grade.OK, "clock", f"the server's is within {max(1, round(abs(ahead_ms)))} ms of ours"
-        )
-    return Finding(
-        Grade.ADVICE,
-        "clock",
-        f"the server's is {abs(ahead_ms) / 1000:.1f} s {'ahead of' if ahead_ms > 0 else 'behind'} "
-        "ours. Jobs are due by the server's: synchronize both with a time service",
-    )
-
-
-def _round_trip(milliseconds: float) -> Finding:
-    described = f"{milliseconds:.2f} ms"
-    if milliseconds <= MOST_ROUND_TRIP_MS:
-        return Finding(Grade.OK, "round trip", described)
-    return Finding(
-        Grade.ADVICE,
-        "round trip",
-        f"{described}: every enqueue and every turn of a worker waits for one. Move the server "
-        "closer, or enqueue many at a time",
-    )
+    return examine_times(ask_ms)

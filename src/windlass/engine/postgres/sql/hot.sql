@@ -44,7 +44,7 @@ FROM (
 
 -- name: claim_line
 -- Lease the next jobs of one line, if nothing is due, no session is silent, workers were heard of lately, the settings
--- of queues are still these, and the nonce is new; perhaps also if no other line has jobs. Takes none if one of the
+-- of queues are still these, and the session, which must be locked, is known and alive, and the nonce new; perhaps also if no other line has jobs. Takes none if one of the
 -- next jobs has expired. The last column is how many jobs were looked at.
 WITH clock AS MATERIALIZED (
     SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
@@ -55,7 +55,7 @@ WITH clock AS MATERIALIZED (
           AND NOT ($10::boolean AND (
               EXISTS (SELECT 1 FROM windlass.jobs WHERE state = 'ready' AND hold IS NULL AND queue < $5)
               OR EXISTS (SELECT 1 FROM windlass.jobs WHERE state = 'ready' AND hold IS NULL AND queue > $5)))
-          AND NOT EXISTS (SELECT 1 FROM windlass.sessions WHERE session = $3 AND (gone <> 0 OR last_nonce >= $4))
+          AND EXISTS (SELECT 1 FROM windlass.sessions WHERE session = $3 AND gone = 0 AND last_nonce < $4)
           AND NOT EXISTS (SELECT 1 FROM windlass.jobs WHERE due_ms <= now_ms)
           AND NOT EXISTS (SELECT 1 FROM windlass.sessions WHERE gone = 0 AND expires_ms <= now_ms)
           AND NOT EXISTS (SELECT 1 FROM windlass.sessions WHERE gone = 1)
@@ -81,9 +81,8 @@ WITH clock AS MATERIALIZED (
     RETURNING rank, place, jobs.row, id, queue, task, attempt, starts, crashes, losses, interruptions, snoozes, strays,
               created_ms, suspect, age - rank, call, coalesce(ready_ms, created_ms) - started_ms
 ), noted AS (
-    INSERT INTO windlass.sessions (session, expires_ms, last_nonce)
-    SELECT $3, now_ms + $8::bigint, $4 FROM clock WHERE EXISTS (SELECT 1 FROM taken)
-    ON CONFLICT (session) DO UPDATE SET expires_ms = excluded.expires_ms, last_nonce = excluded.last_nonce
+    UPDATE windlass.sessions SET expires_ms = now_ms + $8::bigint, last_nonce = $4
+    FROM clock WHERE session = $3 AND EXISTS (SELECT 1 FROM taken)
 ), counted AS (
     INSERT INTO windlass.deltas (kind, name, part, number)
     SELECT 'jobs', $5, unnest(ARRAY['ready', 'running']), unnest(ARRAY[-number, number])

@@ -18,11 +18,18 @@ ON CONFLICT (number) DO UPDATE SET until_ms = excluded.until_ms, digest = exclud
 -- Do not show a process any more.
 DELETE FROM windlass.waiters WHERE number = $1::bigint
 
--- name: list_waiters
--- The processes that are shown, with the digest of their plans, and whether they still wait.
-SELECT number, digest, until_ms > (extract(epoch FROM clock_timestamp()) * 1000)::bigint
-       AND NOT pg_try_advisory_xact_lock_shared(number)
-FROM windlass.waiters
+-- name: tell_waiters
+-- Send payloads to processes by their numbers, unless they do not wait any more. Returns all processes that are shown,
+-- with the digest of their plans, and whether they still wait.
+WITH listed AS MATERIALIZED (
+    SELECT number, digest, until_ms > (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+           AND NOT pg_try_advisory_xact_lock_shared(number) AS is_waiting
+    FROM windlass.waiters
+), told AS MATERIALIZED (
+    SELECT pg_notify('windlass_' || number, payload)
+    FROM unnest($1::bigint[], $2::text[]) AS sent (number, payload) JOIN listed USING (number) WHERE is_waiting
+)
+SELECT listed.*, (SELECT count(*) FROM told) FROM listed
 
 -- name: read_plans
 -- The plans with these digests.
@@ -36,15 +43,11 @@ DELETE FROM windlass.waiters WHERE number IN (
     LIMIT $1::bigint FOR UPDATE SKIP LOCKED
 )
 
--- name: notify
--- Send payloads on channels.
-SELECT pg_notify('windlass_' || number, payload) FROM unnest($1::bigint[], $2::text[]) AS sent (number, payload)
-
 -- name: watch
--- Remember that a process waits for the end of these jobs, for some time.
+-- Remember that a process waits for the end of these jobs, for some time. A job that has ended needs no watch.
 INSERT INTO windlass.watches (id, watcher, until_ms)
 SELECT id, $2::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $3::bigint
-FROM unnest($1::text[]) AS given (id)
+FROM windlass.jobs WHERE id = ANY($1::text[]) AND state NOT IN ('dead', 'cancelled')
 ON CONFLICT (id, watcher) DO UPDATE SET until_ms = excluded.until_ms
 
 -- name: announce_ends

@@ -157,6 +157,7 @@ def start_turn(
     db: PostgresStatements, clock: str, seen: Seen, outcomes: Sequence[Outcome], asked: Asked
 ) -> StartedTurn:
     """End claims with success and claim jobs of one line."""
+    db.run("lock_session", asked.session)  # first, as a transaction that takes its jobs back does
     ended = start_successes(db, clock, outcomes) if outcomes else None
     claimed = db.start(
         "claim_line",

@@ -1,11 +1,13 @@
-"""The same routes on Redis, as far as they depend on the engine."""
+"""The same routes on other engines than SQLite, as far as they depend on the engine."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.contract.variants import fresh_url
 from tests.http.resources import (
     test_dead_letters,
     test_history,
@@ -16,7 +18,6 @@ from tests.http.resources import (
     test_queues,
     test_workers,
 )
-from tests.redis_server import shared_server
 
 CHOSEN: dict[ModuleType, tuple[str, ...]] = {
     test_dead_letters: (
@@ -78,6 +79,6 @@ kill = test_dead_letters.kill
 past = test_history.past
 
 
-@pytest.fixture
-def engine_url() -> str:
-    return shared_server().url()
+@pytest.fixture(params=["redis", "postgres"])
+def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return fresh_url(request.param, tmp_path)
