@@ -243,9 +243,7 @@ def test_tables_that_were_removed(database: Database, app: Windlass) -> None:
     database.execute("ALTER SCHEMA windlass RENAME TO away")
     with (
         connect(app) as connection,
-        pytest.raises(
-            InvalidConnection, match=r"(?s)Expected the tables .*windlass migrate"
-        ),
+        pytest.raises(InvalidConnection, match=r"(?s)Expected the tables .*windlass migrate"),
     ):
         send.using(connection=connection).enqueue(1)
     database.execute("ALTER SCHEMA away RENAME TO windlass")
