@@ -73,6 +73,7 @@ SECTIONS: Final = {
         "guides/timeouts",
         "guides/schedules",
         "guides/unique",
+        "guides/exactly-once",
         "guides/queues",
         "guides/workers",
         "guides/dashboard",

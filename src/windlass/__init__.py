@@ -15,6 +15,7 @@ from windlass.errors import (
     AnnotationError,
     AppNotFound,
     ArgumentMismatch,
+    ClaimLost,
     DecodeError,
     DuplicateAccessToken,
     DuplicateJob,
@@ -26,6 +27,7 @@ from windlass.errors import (
     IdempotencyConflict,
     IncludeFailed,
     InvalidCall,
+    InvalidConnection,
     InvalidCursor,
     InvalidMiddleware,
     InvalidSchedule,
@@ -38,6 +40,7 @@ from windlass.errors import (
     NewerFormat,
     NoContext,
     NotDead,
+    NoTransaction,
     OperationNotFound,
     OperationRefused,
     PayloadTooLarge,
@@ -58,6 +61,7 @@ from windlass.middleware import EnqueueCall
 from windlass.settings import Settings
 from windlass.task import Call, Task
 from windlass.task_group import Tasks
+from windlass.transaction import JobTransaction
 
 if TYPE_CHECKING:
     from windlass.access_tokens import AccessToken, Role
@@ -88,6 +92,7 @@ __all__ = [
     "AuditRecord",
     "Call",
     "ChildInfo",
+    "ClaimLost",
     "Context",
     "Cron",
     "DeadGroup",
@@ -109,6 +114,7 @@ __all__ = [
     "IncludeFailed",
     "Interrupted",
     "InvalidCall",
+    "InvalidConnection",
     "InvalidCursor",
     "InvalidMiddleware",
     "InvalidSchedule",
@@ -120,10 +126,12 @@ __all__ = [
     "JobFailed",
     "JobInfo",
     "JobNotFound",
+    "JobTransaction",
     "LogLine",
     "MissingDecoder",
     "NewerFormat",
     "NoContext",
+    "NoTransaction",
     "NotDead",
     "Operation",
     "OperationNotFound",

@@ -14,13 +14,20 @@ import math
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, overload
 
 import msgspec
 
 from windlass.core import foreign_words
 from windlass.core.signals import Interruption
-from windlass.errors import NoContext
+from windlass.errors import NoContext, NoTransaction
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from windlass.transaction import JobTransaction, TransactionSource
+
+C = TypeVar("C")
 
 #: A longer progress message is cut to this many characters.
 MAX_PROGRESS_MESSAGE: Final = 1_000
@@ -59,8 +66,10 @@ class Context:
     that the lifespan of the app yielded in this process, or None."""
 
     __slots__ = (
+        "_connection",
         "_report",
         "_sink",
+        "_transactions",
         "attempt",
         "headers",
         "interruption",
@@ -93,6 +102,49 @@ class Context:
         self.interruption: Interruption | None = None  # set by the worker only
         self._sink = sink
         self._report = _NO_REPORT
+        self._connection: Any = None
+        self._transactions: TransactionSource | None = None
+
+    @property
+    def connection(self) -> Any:
+        """The connection of a task with `transaction=True`: one of psycopg, to the database of the
+        jobs. Its transaction is committed together with the success of the job.
+
+        A `psycopg.Connection` in plain functions, a `psycopg.AsyncConnection` in coroutines. Raises
+        `NoTransaction` in other tasks and outside of a worker."""
+        if self._connection is None:
+            raise NoTransaction(_NO_CONNECTION)
+        return self._connection
+
+    @overload
+    def transaction(
+        self,
+    ) -> JobTransaction[psycopg.Connection[Any], psycopg.AsyncConnection[Any]]: ...
+    @overload
+    def transaction(self, connection: C) -> JobTransaction[C, C]: ...
+    def transaction(self, connection: Any = None) -> JobTransaction[Any, Any]:
+        """A block, `with` or `async with`, in which the job ends with success: what it writes on
+        the connection is committed together with that end, or rolled back.
+
+        Takes a connection of your own to the database of the jobs, outside of a transaction; else
+        the worker lends one of psycopg. Raises `NoTransaction` where a job cannot end in a
+        transaction, and at the end of the block `ClaimLost` if the job was reassigned."""
+        if self._transactions is None:
+            raise NoTransaction(_NO_WORKER)
+        return self._transactions.begin(connection)
+
+    def enter_transactions(self, transactions: TransactionSource) -> None:
+        """Let this run end in a transaction. For the worker only."""
+        self._transactions = transactions
+
+    def enter_connection(self, connection: object) -> None:
+        """Give `connection` to the task. For the worker only."""
+        self._connection = connection
+
+    @property
+    def last_report(self) -> bytes | None:
+        """The newest progress and log lines, as they are stored."""
+        return None if self._report is _NO_REPORT else msgspec.json.encode(self._report)
 
     @property
     def cancelled(self) -> bool:
@@ -166,6 +218,16 @@ class Context:
 
 
 _NO_REPORT: Final = Report()
+_NO_CONNECTION: Final = (
+    "ctx.connection is for a task with @app.task(transaction=True), while a worker runs it. In "
+    "another task, write `with ctx.transaction() as connection:`; outside of a worker, open a "
+    "connection of your own."
+)
+_NO_WORKER: Final = (
+    "A job ends in a transaction with your writes only in a worker whose jobs are in PostgreSQL "
+    "(a url such as postgresql://localhost/shop), and not in a plain call or a sandbox. With "
+    "another engine, make the writes safe to repeat: store ctx.job_id with them in a unique column."
+)
 #: Tasks and the warnings that were logged for them.
 _warned: Final[set[tuple[str, str]]] = set()
 

@@ -24,6 +24,9 @@ also attributes of the error. All errors can be copied and pickled.
     │   ├── EngineUnavailable   the engine did not answer in time: repeat later
     │   ├── FormatTooNew        the stored format was written by a newer windlass
     │   └── InvalidCursor       a cursor that no page of this list returned
+    ├── InvalidConnection       the connection of a caller cannot take a job
+    ├── NoTransaction           a job cannot end in a transaction here
+    ├── ClaimLost               a job was reassigned before its transaction was committed
     ├── TimedOut                a job ran for longer than its time-out
     ├── IdempotencyConflict     the key belongs to a job with other arguments
     ├── DuplicateJob            another job holds the unique key
@@ -229,6 +232,32 @@ class InvalidCursor(EngineError):
     """A cursor that no page of the same list of jobs returned."""
 
 
+class InvalidConnection(WindlassError, ValueError):
+    """A job cannot be stored on the connection of the caller: the connection is in a wrong state,
+    is of the wrong kind, or is to a wrong database. Nothing was stored."""
+
+
+class NoTransaction(WindlassError, RuntimeError):
+    """A job cannot end in a transaction here: its engine has none, no worker runs it, or it has
+    ended."""
+
+
+class ClaimLost(WindlassError):
+    """The job was reassigned, cancelled or ended by force while its transaction was open. What the
+    task wrote in that transaction was rolled back."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(job_id)
+        self.job_id = job_id
+
+    def __str__(self) -> str:
+        return (
+            f"The claim of job {self.job_id} is over, so its transaction was rolled back: the job "
+            "was reassigned, cancelled or ended by force meanwhile. Let this error end the task. "
+            "If it happens often, look for workers that lose their sessions."
+        )
+
+
 # --------------------------------------------------------------------------------------------- jobs
 
 
@@ -305,15 +334,24 @@ class QueueFull(WindlassError):
 
 
 class JobNotFound(WindlassError):
-    """No such job."""
+    """No such job. `is_pending` is True for a job that was enqueued in a transaction, which may not
+    be committed yet."""
 
-    def __init__(self, job_id: str, location: str = "") -> None:
-        super().__init__(job_id, location)
+    def __init__(self, job_id: str, location: str = "", is_pending: bool = False) -> None:
+        super().__init__(job_id, location, is_pending)
         self.job_id = job_id
         self.location = location
+        self.is_pending = is_pending
 
     def __str__(self) -> str:
         place = f" in {self.location}" if self.location else ""
+        if self.is_pending:
+            return (
+                f"Job {self.job_id} is not{place} yet: it was enqueued in a transaction. It can be "
+                "found once the transaction is committed and, with an outbox, a worker has relayed "
+                "it, which takes about a second. It is never found if the transaction was rolled "
+                "back, or if another job has its idempotency key or unique key."
+            )
         return (
             f"There is no job {self.job_id}{place}. Check the id and the url; a job that has ended "
             "is removed after its result_ttl or dead_ttl."

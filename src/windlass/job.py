@@ -49,6 +49,8 @@ START_MS: Final = 3
 FIRST_LOOK_MS: Final = 50
 LOOK_GROWTH: Final = 2
 LAST_LOOK_MS: Final = 1000
+#: How long `result` without a time-out waits for the commit of a job's transaction, in seconds.
+APPEAR_S: Final = 10.0
 
 
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +121,7 @@ class Job(Generic[R_co]):
     job, and False if its idempotency key or unique key belongs to an earlier job. It is also False
     for a handle made from an id."""
 
-    __slots__ = ("_app", "_since", "created", "id", "task")
+    __slots__ = ("_app", "_is_pending", "_since", "created", "id", "task")
 
     def __init__(
         self,
@@ -128,12 +130,15 @@ class Job(Generic[R_co]):
         task: str | None,
         created: bool = False,
         since: float = 0.0,
+        *,
+        is_pending: bool = False,
     ) -> None:
         self._app = app
         self.id = id
         self.task = task  # the name of its task; None when only the id is known
         self.created = created
         self._since = since  # when the enqueue ended that returned this handle, or 0
+        self._is_pending = is_pending  # enqueued in a transaction, and not found since
 
     @twins
     def info(self) -> Steps[JobInfo]:
@@ -159,7 +164,10 @@ class Job(Generic[R_co]):
         early_s = self._since + START_MS / 1000 - time.monotonic()
         if early_s > 0 and (left_s := timer.left_s()) > 0:
             yield Pause(min(early_s, left_s))  # a job that was just enqueued has not ended
-        end = self._own_end((yield EngineCall(_ends, self.id)))
+        found: JobEnd | None = yield EngineCall(_ends, self.id)
+        if found is None and self._is_pending:
+            found = yield from self._appearing(timer)
+        end = self._own_end(found)
         if end.state.is_final:
             return end
         self._refuse_to_wait_in_sandbox()
@@ -267,12 +275,28 @@ class Job(Generic[R_co]):
         record = yield from ask(get, self.id)
         if record is None:
             raise self._not_found()
+        self._is_pending = False
         self._check_task(record.task)
         return self._app.packing.reveal_failures(record)
+
+    def _appearing(self, timer: _PollTimer) -> Steps[JobEnd | None]:
+        """Wait until a job is found that was enqueued in a transaction: until the time-out or,
+        without one, for as long as a commit and a relay usually take."""
+        until, pause_s = time.monotonic() + APPEAR_S, FIRST_LOOK_MS / 1000
+        while (left_s := timer.left_s()) > 0 and (left_s < inf or time.monotonic() < until):
+            yield Pause(min(pause_s, left_s))
+            end: JobEnd | None = yield EngineCall(_ends, self.id)
+            if end is not None:
+                return end
+            pause_s = min(pause_s * LOOK_GROWTH, LAST_LOOK_MS / 1000)
+        if left_s <= 0:
+            raise TimeoutError(str(self._not_found()))
+        return None
 
     def _own_end(self, end: JobEnd | None) -> JobEnd:
         if end is None:
             raise self._not_found()
+        self._is_pending = False
         if end.task != self.task:
             self._check_task(end.task)
         return end
@@ -335,7 +359,7 @@ class Job(Generic[R_co]):
         )
 
     def _not_found(self) -> JobNotFound:
-        return JobNotFound(self.id, self._app.engine.location)
+        return JobNotFound(self.id, self._app.engine.location, self._is_pending)
 
 
 class _PollTimer:

@@ -88,6 +88,7 @@ class Registrar:
         name: str = ...,
         aliases: Sequence[str] = ...,
         run_in: Literal["process"] = ...,
+        transaction: bool = ...,
         schedule: Timing = ...,
         unique: Unique = ...,
         on_success: JobHook = ...,
@@ -104,6 +105,7 @@ class Registrar:
         name: str = ...,
         aliases: Sequence[str] = ...,
         run_in: Literal["process"] = ...,
+        transaction: bool = ...,
         schedule: Timing = ...,
         unique: Unique = ...,
         on_success: JobHook = ...,
@@ -114,14 +116,13 @@ class Registrar:
     def task(self, function: Any = None, /, **options: Any) -> Any:
         """Make a task from a function: `@app.task`, or `@app.task(queue="mail", ...)`.
 
-        Takes `name`, `aliases`, `takes_context`, `run_in`, `schedule`, `unique`, `on_success`,
-        `on_retry`, `on_dead`, `queue`, `requires`, `priority`, `retry`, `timeout`, `expires`,
-        `result_ttl` and `headers`."""
+        Takes `name`, `aliases`, `takes_context`, `run_in`, `transaction`, `schedule`, `unique`,
+        `on_success`, `on_retry`, `on_dead`, `queue`, `requires`, `priority`, `retry`, `timeout`,
+        `expires`, `result_ttl` and `headers`."""
         name = checked_name(options.pop("name")) if "name" in options else None
         aliases = _checked_aliases(options.pop("aliases", ()))
-        takes_context = options.pop("takes_context", False)
-        if not isinstance(takes_context, bool):
-            raise TypeError(f"takes_context must be True or False, found {takes_context!r}")
+        takes_context = _read_flag("takes_context", options)
+        in_transaction = _read_flag("transaction", options)
         runs_alone = "run_in" in options and _is_process(options.pop("run_in"))
         unique = _checked_unique(options.pop("unique")) if "unique" in options else None
         schedule = options.pop("schedule", None)
@@ -147,6 +148,7 @@ class Registrar:
                 aliases=aliases,
                 takes_context=takes_context,
                 runs_alone=runs_alone,
+                in_transaction=in_transaction,
                 unique=unique,
                 schedule=schedule,
                 hooks=hooks,
@@ -317,6 +319,13 @@ def _values(module: ModuleType) -> Iterator[object]:
         yield value
         if isinstance(value, ModuleType) and value.__name__ == f"{module.__name__}.{name}":
             yield from _values(value)
+
+
+def _read_flag(name: str, options: dict[str, Any]) -> bool:
+    value = options.pop(name, False)
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, found {value!r}")
+    return value
 
 
 def _is_process(run_in: object) -> bool:

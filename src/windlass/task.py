@@ -81,8 +81,15 @@ DEFAULT_QUEUE: Final = "default"
 #: Names for other parts of windlass, which `dir(task)` leaves out.
 _INTERNAL: Final = frozenset(
     {
-        *("builder", "codec", "codecs", "declared_schedule", "entry", "home", "hooks", "is_async"),
-        *("runs_alone", "sent_by", "takes_context", "unfit_for_schedules"),
+        *("builder", "codec", "codecs", "declared_schedule", "entry", "home", "hooks"),
+        *(
+            "in_transaction",
+            "is_async",
+            "runs_alone",
+            "sent_by",
+            "takes_context",
+            "unfit_for_schedules",
+        ),
     }
 )
 _NO_HEADERS: Final[Mapping[str, str]] = {}
@@ -124,6 +131,7 @@ class Task(Generic[P, R_co]):
         aliases: tuple[str, ...] = (),
         takes_context: bool = False,
         runs_alone: bool = False,
+        in_transaction: bool = False,
         unique: Unique | None = None,
         schedule: Any = None,
         hooks: Mapping[str, JobHook] = _NO_HOOKS,
@@ -136,6 +144,7 @@ class Task(Generic[P, R_co]):
         self.function = function
         self.takes_context = takes_context
         self.runs_alone = runs_alone  # run_in="process": each job has its own process
+        self.in_transaction = in_transaction  # transaction=True: the job ends in its transaction
         self.is_async = inspect.iscoroutinefunction(function)
         self.codecs = Codecs(function, takes_context, name=name)  # decode its calls
         home.codec = self.codecs["json" if home.app is None else home.app.settings.codec]
@@ -228,10 +237,11 @@ class Task(Generic[P, R_co]):
         builder = self._builder or self._prepare()
         app, call = builder.app, builder.encode(args, kwargs)
         if not app.enqueue_middleware:
-            return store(app, builder.build(call))
+            return store(app, builder.build(call), builder.connection)
         enqueue_call = builder.enqueue_call()
         with MiddlewareStack(app.enqueue_middleware, enqueue_call, ENQUEUE):
-            job = enqueue_call.job = store(app, builder.build(call, enqueue_call))
+            new_job = builder.build(call, enqueue_call)
+            job = enqueue_call.job = store(app, new_job, builder.connection)
         return job
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
@@ -241,10 +251,11 @@ class Task(Generic[P, R_co]):
         builder = self._builder or self._prepare()
         app, call = builder.app, builder.encode(args, kwargs)
         if not app.enqueue_middleware:
-            return await astore(app, builder.build(call))
+            return await astore(app, builder.build(call), builder.connection)
         enqueue_call = builder.enqueue_call()
         with MiddlewareStack(app.enqueue_middleware, enqueue_call, ENQUEUE):
-            job = enqueue_call.job = await astore(app, builder.build(call, enqueue_call))
+            new_job = builder.build(call, enqueue_call)
+            job = enqueue_call.job = await astore(app, new_job, builder.connection)
         return job
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
@@ -408,7 +419,11 @@ class Task(Generic[P, R_co]):
             )
         if choices.expires is not None and choices.expires.at_ms is not None:
             return "expires, as a datetime, is for a single call. Give expires as a duration"
-        given = {"run_after": choices.run_after, "idempotency_key": choices.idempotency_key}
+        given = {
+            "run_after": choices.run_after,
+            "idempotency_key": choices.idempotency_key,
+            "connection": choices.connection,
+        }
         chosen = next((name for name, value in given.items() if value is not None), None)
         return None if chosen is None else f"{chosen} is for a single call. Leave out {chosen}"
 
@@ -489,8 +504,8 @@ class Call(Generic[R_co]):
 def chunks_of(
     calls: object, read: Callable[[object], tuple[JobBuilder, bytes]], expected: str
 ) -> Iterator[Chunk]:
-    """Split the calls of `enqueue_many` into chunks. `read` gives the builder and the encoded call
-    of each."""
+    """Split the calls of `enqueue_many` into chunks, each for one connection. `read` gives the
+    builder and the encoded call of each."""
     if isinstance(calls, str | bytes | Mapping | Call) or not isinstance(calls, Iterable):
         _refuse_all(calls, expected)
     chunk: Chunk = []
@@ -500,7 +515,8 @@ def chunks_of(
     for given in calls:
         builder, encoded = read(given)
         size += len(encoded)
-        if size > CHUNK_BYTES and number:
+        is_elsewhere = last is not None and builder.connection is not last.connection
+        if (size > CHUNK_BYTES or is_elsewhere) and number:
             yield chunk
             chunk, last, number, size = [], None, 0, len(encoded)
         if builder is not last:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import psycopg
 import pytest
 
 from tests.postgres_databases import borrow_database
@@ -20,7 +21,8 @@ from windlass.engine.contract import Capability
 from windlass.engine.url import open_engine
 from windlass.testing.contract.place import Place
 
-EVERYTHING: Final = frozenset(Capability)
+#: What an engine has that shares no database with its callers.
+EVERYTHING: Final = frozenset(Capability) - {Capability.TRANSACTIONAL}
 
 #: name -> URL and capabilities. {folder} is a fresh folder; {redis} is a fresh namespace and
 #: {postgres} a fresh database, on servers that are started for them.
@@ -36,7 +38,7 @@ VARIANTS: Final[dict[str, tuple[str, frozenset[Capability]]]] = {
         "{redis}&partitions=4",
         EVERYTHING - {Capability.STRICT_ORDER, Capability.HANDOFF},
     ),
-    "postgres": ("{postgres}", EVERYTHING - {Capability.HANDOFF}),
+    "postgres": ("{postgres}", frozenset(Capability) - {Capability.HANDOFF}),
 }
 
 
@@ -65,4 +67,8 @@ class Variant(Place):
         self.name = name
         self.folder = folder
         self.url = url or fresh_url(name, folder)
-        super().__init__(partial(open_engine, self.url), VARIANTS[name][1])
+        super().__init__(
+            partial(open_engine, self.url),
+            VARIANTS[name][1],
+            connect=partial(psycopg.connect, self.url),
+        )

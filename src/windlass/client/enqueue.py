@@ -3,21 +3,25 @@
 1. `store` and `astore` put one job and return its handle or raise.
 2. `store_many` does so for many jobs, a chunk at a time, inside the middleware and the tracing of
    the app.
-3. If a queue is full, other partitions are tried, unless a key binds the job to its partition. With
+3. With `using(connection=...)` the jobs are stored in the transaction of the caller (`within`).
+4. If a queue is full, other partitions are tried, unless a key binds the job to its partition. With
    `when_full="block"` the job is then retried until `enqueue_timeout`; otherwise it is refused.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
+from windlass.client.connections.connection import CallerConnection
 from windlass.client.job_builder import Chunk
+from windlass.client.within import put_within
 from windlass.core.queues.labels import queue_of
 from windlass.engine.contract import Engine, NewJob, Placed, PutCode
 from windlass.errors import DuplicateJob, EngineUnavailable, IdempotencyConflict, QueueFull
@@ -38,6 +42,8 @@ FIRST_S: Final = 0.02
 GROWTH: Final = 1.5
 LONGEST_S: Final = 0.25
 
+Put: TypeAlias = Callable[[list[NewJob]], Steps[Sequence[Placed]]]
+
 _REFUSED: Final = (PutCode.CONFLICT, PutCode.DUPLICATE, PutCode.FULL)
 #: The answers after which a job may be put again.
 _REPEATED: Final = frozenset({PutCode.CONFLICT, PutCode.FULL})
@@ -46,7 +52,10 @@ _REPEATED: Final = frozenset({PutCode.CONFLICT, PutCode.FULL})
 # --------------------------------------------------------------------------------------------- one
 
 
-def store(app: Windlass, job: NewJob) -> Job[Any]:
+def store(app: Windlass, job: NewJob, connection: CallerConnection | None = None) -> Job[Any]:
+    if connection is not None:
+        (placed,) = run(app, _put_within(app, connection, [job]))
+        return _to_handle(app, job, placed, 0.0, is_pending=True)
     jobs = [job]
     try:
         placed = app.engine.put(jobs)[0]
@@ -58,7 +67,12 @@ def store(app: Windlass, job: NewJob) -> Job[Any]:
     return _to_handle(app, job, placed, time.monotonic())
 
 
-async def astore(app: Windlass, job: NewJob) -> Job[Any]:
+async def astore(
+    app: Windlass, job: NewJob, connection: CallerConnection | None = None
+) -> Job[Any]:
+    if connection is not None:
+        (placed,) = await arun(app, _put_within(app, connection, [job]))
+        return _to_handle(app, job, placed, 0.0, is_pending=True)
     jobs = [job]
     try:
         placed = await app.batcher.call(_put_each, job, len(job.payload))
@@ -86,12 +100,13 @@ def _store_chunks(
 ) -> Steps[list[Job[Any]]]:
     with _note_stored_count(handles):
         for chunk in chunks:
+            connection = chunk[0][0].connection
             with _with_middleware(app, chunk) as (jobs, stored):
-                placed = yield from _put(jobs)
-                if not _REPEATED.isdisjoint([one.code for one in placed]):
-                    with _maybe_stored():
-                        placed = yield from _retry_refused(app, jobs, placed)
-                _collect(app, jobs, placed, handles, stored)
+                if connection is not None:
+                    placed = yield from _put_within(app, connection, jobs)
+                else:
+                    placed = yield from _put_all(app, jobs)
+                _collect(app, jobs, placed, handles, stored, is_pending=connection is not None)
     return handles
 
 
@@ -121,6 +136,8 @@ def _collect(
     placed: Sequence[Placed],
     handles: list[Job[Any]],
     enqueue_call: Sequence[EnqueueCall],
+    *,
+    is_pending: bool,
 ) -> None:
     since, refused = time.monotonic(), None
     calls: Sequence[EnqueueCall | None] = enqueue_call or [None] * len(jobs)
@@ -128,13 +145,13 @@ def _collect(
         if one.code in _REFUSED:
             refused = refused or (job, one)
             continue
-        handle = _to_handle(app, job, one, since)
+        handle = _to_handle(app, job, one, since, is_pending=is_pending)
         handles.append(handle)
         if call is not None:
             call.job = handle
     # Raised last: the note on the error must count all stored jobs.
     if refused is not None:
-        raise _refusal(app, *refused)
+        raise _refusal(app, *refused, is_pending=is_pending)
 
 
 @contextmanager
@@ -170,6 +187,15 @@ def _put(jobs: list[NewJob]) -> Steps[Sequence[Placed]]:
     return (yield from ask(_put_chunks, jobs, size))
 
 
+def _put_all(app: Windlass, jobs: list[NewJob]) -> Steps[Sequence[Placed]]:
+    """Put jobs, and retry those that a full queue refused."""
+    placed = yield from _put(jobs)
+    if not _REPEATED.isdisjoint([one.code for one in placed]):
+        with _maybe_stored():
+            return (yield from _retry_refused(app, jobs, placed))
+    return placed
+
+
 _put_each = verb(Engine.put)
 
 
@@ -186,9 +212,7 @@ def _retry_refused(
 ) -> Steps[Sequence[Placed]]:
     """Retry jobs that a full queue refused, for as long as the settings allow. Returns the final
     answers."""
-    answers = list(placed)
-    for at, job in enumerate(jobs if app.packing.older_digests else ()):
-        answers[at] = yield from _settle(app, job, answers[at])
+    answers = yield from _settle_all(app, jobs, placed, _put)
     for pause_s in chain(_partition_by_partition(app.engine, jobs, answers), _in_time(app)):
         full = [at for at, one in enumerate(answers) if one.code is PutCode.FULL]
         if not full:
@@ -202,7 +226,24 @@ def _retry_refused(
     return answers
 
 
-def _settle(app: Windlass, job: NewJob, placed: Placed) -> Steps[Placed]:
+def _put_within(
+    app: Windlass, connection: CallerConnection, jobs: list[NewJob]
+) -> Steps[Sequence[Placed]]:
+    """Put jobs in the transaction of the caller, which must not wait for room in a queue."""
+    put = partial(put_within, app, connection)
+    return (yield from _settle_all(app, jobs, (yield from put(jobs)), put))
+
+
+def _settle_all(
+    app: Windlass, jobs: Sequence[NewJob], placed: Sequence[Placed], put: Put
+) -> Steps[list[Placed]]:
+    answers = list(placed)
+    for at, job in enumerate(jobs if app.packing.older_digests else ()):
+        answers[at] = yield from _settle(app, job, answers[at], put)
+    return answers
+
+
+def _settle(app: Windlass, job: NewJob, placed: Placed, put: Put) -> Steps[Placed]:
     """Put a conflicting job again with the digests of older secrets: the stored job may have the
     same call, with a digest by an older secret."""
     if placed.code is PutCode.CONFLICT:
@@ -210,7 +251,7 @@ def _settle(app: Windlass, job: NewJob, placed: Placed) -> Steps[Placed]:
         call = bytes(packing.unpack_call(job.payload, job.task).call)
         plain = app.task_named(job.task).codec.plain(call)
         for digest in packing.older_digests:
-            (again,) = yield from _put([replace(job, fingerprint=digest(plain))])
+            (again,) = yield from put([replace(job, fingerprint=digest(plain))])
             if again.code is not PutCode.CONFLICT:
                 return again
     return placed
@@ -253,22 +294,26 @@ def _is_unbound(job: NewJob) -> bool:
 # ------------------------------------------------------------------------------------- the verdict
 
 
-def _to_handle(app: Windlass, job: NewJob, placed: Placed, since: float) -> Job[Any]:
-    """The handle on a stored job. `since` is the end of the enqueue."""
+def _to_handle(
+    app: Windlass, job: NewJob, placed: Placed, since: float, *, is_pending: bool = False
+) -> Job[Any]:
+    """The handle on a stored job. `since` is the end of the enqueue. With `is_pending` the job is
+    stored once the caller has committed."""
     if placed.code is PutCode.CREATED:
-        return Job(app, placed.id, job.task, True, since)
+        return Job(app, placed.id, job.task, True, since, is_pending=is_pending)
     if placed.code in _REFUSED:
-        raise _refusal(app, job, placed)
+        raise _refusal(app, job, placed, is_pending=is_pending)
     return Job(app, placed.id, job.task)
 
 
-def _refusal(app: Windlass, job: NewJob, placed: Placed) -> Exception:
+def _refusal(app: Windlass, job: NewJob, placed: Placed, *, is_pending: bool) -> Exception:
     if placed.code is PutCode.CONFLICT:
         return IdempotencyConflict(job.task, job.idempotency_key or "", placed.id)
     if placed.code is PutCode.DUPLICATE:
         return DuplicateJob(job.task, placed.id)
     settings = app.settings
-    waited_ms = settings.enqueue_timeout_ms if settings.when_full == "block" else 0
+    has_waited = settings.when_full == "block" and not is_pending
+    waited_ms = settings.enqueue_timeout_ms if has_waited else 0
     return QueueFull(queue_of(job.queue), job.task, waited_ms / 1000)
 
 

@@ -39,7 +39,7 @@ class JobBuilder:
     caller. A builder never changes: a task with other options has another one."""
 
     __slots__ = (
-        *("app", "choices", "codec", "encode", "fields", "line", "queue", "task"),
+        *("app", "choices", "codec", "connection", "encode", "fields", "line", "queue", "task"),
         *("_chosen", "_is_bare", "_is_keyed", "_limit", "_unique"),
     )
 
@@ -59,6 +59,8 @@ class JobBuilder:
         self.codec = codec
         self.encode = codec.encode
         self.choices = choices
+        #: The connection of the caller, in whose transaction the jobs are stored.
+        self.connection = choices.connection
         self.queue = choices.queue or queue
         #: The sub-queue of the jobs: their queue, or a separate one if they require labels.
         self.line = line_of(self.queue, choices.requires) if choices.requires else self.queue

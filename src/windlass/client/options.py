@@ -14,6 +14,8 @@ from typing import Any, Final, TypedDict
 
 import msgspec
 
+from windlass.client.connections.connection import CallerConnection
+from windlass.client.connections.recognition import read_connection
 from windlass.core import foreign_words
 from windlass.core.durations import (
     LATEST_MS,
@@ -38,7 +40,7 @@ MAX_KEY_LENGTH: Final = 256
 
 class TaskOptions(TypedDict, total=False):
     """The options of `@app.task(...)` in addition to `name`, `aliases`, `takes_context`, `run_in`,
-    `schedule`, `unique`, `on_success`, `on_retry` and `on_dead`."""
+    `transaction`, `schedule`, `unique`, `on_success`, `on_retry` and `on_dead`."""
 
     queue: str
     requires: str | Sequence[str]
@@ -55,6 +57,7 @@ class CallOptions(TaskOptions, total=False):
 
     run_after: Duration | datetime
     idempotency_key: str
+    connection: object  # a connection or session of a database library
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -82,6 +85,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] | None = None
     run_after: Moment | None = None
     idempotency_key: str | None = None
+    connection: CallerConnection | None = None
 
     def over(self, others: Choices) -> Choices:
         """Merge two sets of options: `self` overrides `others`, and headers are joined.
@@ -233,7 +237,7 @@ def _wrong(name: str, expected: str, found: object) -> TypeError | ValueError:
 
 
 _TASK_ONLY: Final = (
-    *("name", "aliases", "takes_context", "run_in", "schedule", "unique"),
+    *("name", "aliases", "takes_context", "run_in", "transaction", "schedule", "unique"),
     *("on_success", "on_retry", "on_dead"),
 )
 _IN_MILLISECONDS: Final = ("timeout", "result_ttl")
@@ -251,4 +255,5 @@ _FOR_CALLS: Final[Mapping[str, _Reader]] = {
     **_FOR_BOTH,
     "run_after": _read_moment,
     "idempotency_key": _read_key,
+    "connection": read_connection,
 }

@@ -94,6 +94,11 @@ def is_postgres(url: str) -> bool:
     return _scheme_of(url) in POSTGRES
 
 
+def joins_transactions(url: str) -> bool:
+    """Whether the engine can store jobs in a transaction of its caller. Opens nothing."""
+    return is_postgres(url)
+
+
 def default_url() -> str:
     """Place a database next to the nearest pyproject.toml upwards, else in the current folder."""
     from windlass.engine.sqlite import url as sqlite_url

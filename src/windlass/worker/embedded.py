@@ -49,6 +49,7 @@ from windlass.worker.maintenance.service import Closing
 from windlass.worker.maintenance.session_commands import log_quiet
 from windlass.worker.options import WorkerOptions
 from windlass.worker.run.interrupts import shield_engine
+from windlass.worker.run.transactions import check_tasks
 from windlass.worker.supervisor.engine_threads import EngineThreads
 
 log = getLogger("windlass.worker")
@@ -160,6 +161,7 @@ class EmbeddedWorker:
         always finds a fetcher."""
         for task in self._app.tasks.values():
             task.codec.resolve()  # report an unusable signature at the start
+        check_tasks(self._app.tasks.values(), self._engine)
         state = await self._lifespan.enter()
         self._assembly = Assembly(
             self._app, self._engine, self._queue_turns, self.table, self, state, self._wakes

@@ -29,7 +29,7 @@ _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD
 #: The options of `using`. Passed as arguments of a call they are a mistake.
 OPTIONS: Final = (
     *("queue", "priority", "retry", "timeout", "expires", "result_ttl", "requires", "headers"),
-    *("run_after", "idempotency_key"),
+    *("run_after", "idempotency_key", "connection"),
 )
 #: At most this many unknown keywords are reported: each is compared with all parameters.
 _MOST_UNKNOWN: Final = 20

@@ -11,7 +11,7 @@ distances that the engine resolves, so that no client clock decides anything.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, cast
 
 import msgspec
 
@@ -25,6 +25,7 @@ from windlass.engine.contract.history import HistoryVerbs
 from windlass.engine.contract.jobs import IDEMPOTENCY_MS, JobVerbs
 from windlass.engine.contract.schedules import ScheduleVerbs
 from windlass.engine.contract.sessions import SessionVerbs
+from windlass.engine.contract.transactions import TransactionVerbs
 
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +53,7 @@ class Capability(StrEnum):
     MANY_PROCESSES = "many_processes"  # other processes can open the same jobs
     HANDOFF = "handoff"  # `put` may hand its job to a session that waits under a nonce
     DURABLE = "durable"  # stored jobs survive the end of the process
+    TRANSACTIONAL = "transactional"  # the engine also has the operations of `TransactionVerbs`
 
 
 class Engine(
@@ -84,3 +86,10 @@ class Engine(
 
     #: Milliseconds added to the engine's clock, so that tests and the demo can move time; else 0.
     clock_offset_ms: int
+
+
+def transaction_verbs(engine: Engine) -> TransactionVerbs | None:
+    """Return the operations in transactions of a caller, or None if the engine has none."""
+    if Capability.TRANSACTIONAL not in engine.capabilities:
+        return None
+    return cast(TransactionVerbs, engine)

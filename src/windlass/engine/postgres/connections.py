@@ -33,8 +33,11 @@ PREPARED: Final = 300
 #: How long to wait before a repeat: at first, and at most, in seconds.
 _FIRST_PAUSE_S: Final = 0.02
 _MOST_PAUSE_S: Final = 0.5
+#: The part of the time of a call that a statement may take. The server then says what it waited
+#: for, before the call itself runs out of time.
+_STATEMENT_SHARE: Final = 0.9
 #: A transaction whose client fell silent is ended after this time, so that it keeps no locks.
-_IDLE_MS: Final = 20_000
+IDLE_MS: Final = 20_000
 #: What the planner must not choose. Every statement here is a search by an index; but a plan is
 #: kept, and one that was made while a table was small reads all of it when it has grown. For
 #: the same reason statements join by `= ANY(ARRAY[...])`, and hide what they do not search by in an
@@ -56,7 +59,10 @@ _TRANSIENT: Final = {
     "53200": "The server has no memory left.",
     "53300": "The server has no free connections: raise max_connections, or use a pooler.",
     "55P03": "Another transaction holds a lock for long.",
-    "57014": "A statement took too long.",
+    "57014": (
+        "A statement took too long. It may wait for an open transaction, such as one that has "
+        "enqueued the same key."
+    ),
     "57P01": "The server is shutting down.",
     "57P02": "The server restarts after a crash.",
     "57P03": "The server is starting up.",
@@ -149,6 +155,7 @@ class Connections:
         began = time.monotonic()
         deadline = began + self._timeout_s
         pause_s, was_sent = _FIRST_PAUSE_S, False
+        cause: Exception | None = None  # the last one that the server named
         while True:
             connection = None
             try:
@@ -159,8 +166,10 @@ class Connections:
                 was_sent = was_sent or (connection is not None and connection.is_used)
                 self._discard(connection)
                 self._raise_if_final(error)
+                if cause is None or getattr(error, "sqlstate", None) is not None:
+                    cause = error
                 if time.monotonic() + pause_s >= deadline:
-                    raise self._unavailable(error, began, unsent=not was_sent) from error
+                    raise self._unavailable(cause, began, unsent=not was_sent) from error
                 time.sleep(pause_s)
                 pause_s = min(2 * pause_s, _MOST_PAUSE_S)
             except BaseException:
@@ -208,8 +217,8 @@ class Connections:
     def settings(self, verb: str) -> list[str]:
         """The settings of a connection, or with `SET LOCAL` those of a transaction."""
         return [
-            f"{verb} statement_timeout = {round(self._timeout_s * 1000)}",
-            f"{verb} idle_in_transaction_session_timeout = {_IDLE_MS}",
+            f"{verb} statement_timeout = {round(self._timeout_s * _STATEMENT_SHARE * 1000)}",
+            f"{verb} idle_in_transaction_session_timeout = {IDLE_MS}",
             f"{verb} plan_cache_mode = force_generic_plan",
             f"{verb} default_transaction_isolation = 'read committed'",
             *(f"{verb} {name} = off" for name in PLANNER),

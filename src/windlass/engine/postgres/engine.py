@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -31,6 +32,7 @@ from windlass.engine.contract import (
     CopyCode,
     DeadLabel,
     DeadTallies,
+    Dialect,
     Document,
     DocumentChange,
     DueSchedules,
@@ -65,6 +67,8 @@ from windlass.engine.contract import (
     ScheduleRecord,
     SessionCommand,
     SessionRecord,
+    SqlStatement,
+    SqlSteps,
     Stats,
     Tended,
     Turn,
@@ -77,9 +81,11 @@ from windlass.engine.contract import (
     check_report,
 )
 from windlass.engine.postgres import migrate
-from windlass.engine.postgres.connections import UNPREPARED, Connections, pipelined
+from windlass.engine.postgres.connections import IDLE_MS, UNPREPARED, Connections, pipelined
 from windlass.engine.postgres.result_wakeup import PostgresResultWakeup
-from windlass.engine.postgres.statements import Connection, PostgresStatements
+from windlass.engine.postgres.statements import Connection, PostgresStatements, statements_for
+from windlass.engine.postgres.steps import run_within
+from windlass.engine.postgres.task_connections import TaskConnections
 from windlass.engine.postgres.transaction import Start, Transaction
 from windlass.engine.postgres.url import PostgresAddress
 from windlass.engine.postgres.verbs import check, claim, counters, hot, put, repair, ring
@@ -103,7 +109,7 @@ from windlass.engine.sql.verbs import (
 )
 from windlass.engine.sql.verbs.sessions import set_command
 from windlass.engine.sql.wakeup import Found
-from windlass.errors import EngineError
+from windlass.errors import EngineError, InvalidConnection
 
 T = TypeVar("T")
 
@@ -118,6 +124,7 @@ class PostgresEngine:
         self._connections = Connections(
             address, most=options.most_calls, timeout_ms=options.timeout_ms
         )
+        self._task_connections = TaskConnections(address)
         self._wakeup = PostgresWakeup(self._connections)
         self._result_wakeup = PostgresResultWakeup(self._connections)
         self._identity = ""  # of the tables that this object has used last
@@ -246,6 +253,66 @@ class PostgresEngine:
         if self._seen is not None and len(lines) == 1:
             self._seen = self._seen._replace(line=lines.pop())
         return turn
+
+    # ------------------------------------------------------------- transactions of the caller
+
+    @property
+    def dialect(self) -> Dialect:
+        return Dialect.POSTGRESQL
+
+    def put_within(self, jobs: Sequence[NewJob]) -> SqlSteps[list[Placed]]:
+        start = yield from self._start_within()
+        placed: list[Placed] = []
+        for chunk in put.chunks(jobs, start.queues):
+            placed += yield from self._within_caller(start, partial(_put_chunk, chunk))
+        return placed
+
+    def finish_within(self, outcomes: Sequence[Outcome]) -> SqlSteps[list[Verdict]]:
+        start = yield from self._start_within()
+        yield SqlStatement(self._sql("limit_idle"), (f"{IDLE_MS}ms",))
+        verdicts = yield from self._within_caller(
+            start, lambda tx: finish.finish(tx, outcomes, succeed_batch)
+        )
+        return verdicts
+
+    def find_verdicts(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
+        return self._write(lambda tx: [finish.find_verdict(tx, outcome) for outcome in outcomes])
+
+    def announce_ends(self, ids: Sequence[str]) -> None:
+        self._result_wakeup.publish(ids)
+
+    def transaction(self) -> AbstractContextManager[psycopg.Connection[Row]]:
+        return self._task_connections.transaction()
+
+    def atransaction(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Row]]:
+        return self._task_connections.atransaction()
+
+    def _start_within(self) -> SqlSteps[Start]:
+        """Begin on a connection of the caller, which must be to the tables of this engine."""
+        if not self._identity:
+            self._read(lambda _db, _start: None)  # makes the tables, if they are missing
+        clock = str(self.clock_offset_ms)
+        rows = yield SqlStatement(self._sql("begin_within"), (clock,))
+        if not rows:
+            raise migrate.of_empty_meta(self._schema)
+        start = Start(*rows[0])
+        if start.format != migrate.NEWEST_FORMAT:
+            migrate.refuse_format(start.format, self._schema)
+        if start.identity != self._identity:
+            self._read(lambda _db, _start: None)  # the tables may have been made again
+        if start.identity != self._identity:
+            raise InvalidConnection(
+                f"Expected a connection to the database of {self.location}, found one to another "
+                f"database, which has a schema {self._schema} of windlass too. Give a connection "
+                "to the database that the url of the app names."
+            )
+        return start
+
+    def _sql(self, name: str) -> str:
+        return statements_for(self._schema)[name].decode()
+
+    def _within_caller(self, start: Start, work: Callable[[Transaction], T]) -> SqlSteps[T]:
+        return run_within(self._schema, start, self._options, str(self.clock_offset_ms), work)
 
     # ------------------------------------------------------------------------------ sessions
 
@@ -514,6 +581,7 @@ class PostgresEngine:
         self._wakeup.close()
         self._result_wakeup.close()
         self._connections.close()
+        self._task_connections.close()
 
     # --------------------------------------------------------------------------- transactions
 
@@ -628,6 +696,10 @@ class PostgresEngine:
         if self._seen is None or self._seen.queues != start.queues:
             self._seen = hot.Seen(start.queues)
         return start
+
+
+def _put_chunk(jobs: Sequence[NewJob], tx: Transaction) -> list[Placed]:
+    return put.put_all(tx, jobs)
 
 
 def _preview(db: Statements, start: Start) -> claim.Preview:

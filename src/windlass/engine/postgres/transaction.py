@@ -68,6 +68,9 @@ class Transaction(PostgresStatements, SqlTransaction):
         self, db: PostgresStatements, start: Start, options: EngineOptions, clock: str
     ) -> None:
         PostgresStatements.__init__(self, db.connection, db.pipeline, db.schema, prepare=db.prepare)
+        self._begin(start, options, clock)
+
+    def _begin(self, start: Start, options: EngineOptions, clock: str) -> None:
         SqlTransaction.__init__(self, start.now_ms, options)
         self.clock = clock  # what statements that read the clock add to it
         self._start = start
@@ -96,10 +99,7 @@ class Transaction(PostgresStatements, SqlTransaction):
     # ------------------------------------------------------------------------------- records
 
     def start(self, name: str, *values: Any) -> psycopg.Cursor[Row]:
-        if name in _WITH_KEYS:
-            task, key, *others = values
-            values = (task, escape(key), *others)
-        return super().start(name, *values)
+        return super().start(name, *plain_values(name, values))
 
     def job(self, job_id: str) -> JobRow | None:
         found = self.load("load_job", job_id) or self.load("load_ended_job", job_id)
@@ -193,3 +193,11 @@ class Transaction(PostgresStatements, SqlTransaction):
 
 #: Statements whose second parameter is a key.
 _WITH_KEYS: Final = frozenset({"find_key", "keep_key"})
+
+
+def plain_values(name: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the values of a statement as PostgreSQL can store them."""
+    if name not in _WITH_KEYS:
+        return values
+    task, key, *others = values
+    return (task, escape(key), *others)

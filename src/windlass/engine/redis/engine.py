@@ -131,9 +131,10 @@ class RedisEngine(Caller):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
+        everything = frozenset(Capability) - {Capability.TRANSACTIONAL}
         if self._partitions.number == 1:
-            return frozenset(Capability)
-        return frozenset(Capability) - {Capability.STRICT_ORDER, Capability.HANDOFF}
+            return everything
+        return everything - {Capability.STRICT_ORDER, Capability.HANDOFF}
 
     def new_id(
         self, task: str, queue: str, idempotency_key: str | None, unique_key: str | None = None

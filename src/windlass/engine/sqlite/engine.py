@@ -130,7 +130,7 @@ class SQLiteEngine:
     def capabilities(self) -> frozenset[Capability]:
         if self._database.place is None:
             return frozenset({Capability.STRICT_ORDER})
-        return frozenset(Capability) - {Capability.HANDOFF}
+        return frozenset(Capability) - {Capability.HANDOFF, Capability.TRANSACTIONAL}
 
     def new_id(
         self, task: str, queue: str, idempotency_key: str | None, unique_key: str | None = None

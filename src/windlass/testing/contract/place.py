@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from windlass.engine.contract import Capability, Engine, EngineOptions
 
@@ -16,16 +16,19 @@ class Place:
 
     `make` opens another engine object on this place, with the given options. `capabilities` are the
     capabilities of the engine; tests that need others are skipped. The suite calls `on_removal`
-    when it no longer needs the place."""
+    when it no longer needs the place. With `Capability.TRANSACTIONAL`, `connect` opens a blocking
+    connection of a caller to the database of the place, on which no transaction has begun."""
 
     def __init__(
         self,
         make: Callable[[EngineOptions], Engine],
         capabilities: frozenset[Capability],
         on_removal: Callable[[], None] = lambda: None,
+        connect: Callable[[], Any] | None = None,
     ) -> None:
         self._make = make
         self._on_removal = on_removal
+        self._connect = connect
         self.capabilities = capabilities
         self.opened: list[Engine] = []
 
@@ -37,6 +40,11 @@ class Place:
         engine = self._make(options)
         self.opened.append(engine)
         return engine
+
+    def connect(self) -> Any:
+        """Open a connection of a caller."""
+        assert self._connect is not None, "a place with transactions of callers has connect="
+        return self._connect()
 
     def shutdown(self) -> None:
         """Shut down all engine objects, as at the end of the process."""

@@ -31,6 +31,7 @@ from windlass.testing.contract import (
     test_races,
     test_schedules,
     test_sessions,
+    test_transactions,
     test_unique,
     test_wait,
 )
@@ -61,6 +62,7 @@ MODULES: Final = (
     test_races,
     test_schedules,
     test_sessions,
+    test_transactions,
     test_unique,
     test_wait,
 )

@@ -29,6 +29,7 @@ from windlass.worker.run.pipeline import Execution
 from windlass.worker.run.runners import LoopRunner, ThreadRunner
 from windlass.worker.run.slot_queue import Lease, SlotQueue
 from windlass.worker.run.timeouts import Limits
+from windlass.worker.run.transactions import transactions_of
 
 log = getLogger("windlass.worker")
 
@@ -64,8 +65,17 @@ class Assembly:
         )
         slot_queue = SlotQueue(Lease(table, settings.lease_ms, is_solo=is_solo))
         hooks = self.hooks = HookThread(app)
+        transactions = transactions_of(engine)
         fetcher = self.fetcher = Fetcher(
-            engine, queue_turns, slot_queue, limits, app.known_tasks, owner, wakes, hooks
+            engine,
+            queue_turns,
+            slot_queue,
+            limits,
+            app.known_tasks,
+            owner,
+            wakes,
+            hooks,
+            transactions,
         )
         execution = Execution(
             settings,
@@ -75,6 +85,7 @@ class Assembly:
             state,
             app.packing,
             hooks.notes,
+            transactions,
         )
         kinds = (ThreadRunner, LoopRunner)
         end_log = self.end_log = EndLog()

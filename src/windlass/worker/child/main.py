@@ -75,6 +75,7 @@ from windlass.worker.logs.setup import configure_all, configure_early
 from windlass.worker.maintenance.alerts import call_alert_hooks
 from windlass.worker.options import SWITCH_INTERVAL_S
 from windlass.worker.run.interrupts import shield_engine
+from windlass.worker.run.transactions import check_tasks
 
 log = getLogger("windlass.worker")
 
@@ -193,6 +194,7 @@ class Child:
         engine = open_engine(settings.url, limits)
         if options.metrics is not None:
             engine = instrument(engine, self._table.call_times)
+        check_tasks(app.tasks.values(), engine)
         # Log a slow engine: a child that waits here logs nothing else.
         slowness = call_if_slow(
             SLOW_S, lambda: log.warning(LogEvent.ENGINE_SLOW, SLOW_S, engine.location)

@@ -59,6 +59,7 @@ from windlass.worker.run.measures import RunMeasures
 from windlass.worker.run.pipeline import unknown_task
 from windlass.worker.run.slot_queue import SlotQueue
 from windlass.worker.run.timeouts import Limits
+from windlass.worker.run.transactions import Transactions
 
 log = getLogger("windlass.worker")
 
@@ -127,11 +128,13 @@ class Fetcher:
         owner: Owner,
         wakes: WakeReceiver,
         hooks: HookThread | None = None,
+        transactions: Transactions | None = None,
     ) -> None:
         self._engine = engine
         self._queue_turns = queue_turns
         self._is_solo = queue_turns.plan.suspects
         self._hooks = hooks
+        self._transactions = transactions
         self._slot_queue = slot_queue
         self._limits = limits
         self._lease = slot_queue.lease
@@ -252,7 +255,7 @@ class Fetcher:
         return max(0, min(MAX_TURN, self._slot_queue.room(is_ahead=not self._is_solo)))
 
     def _collect(self, most: float) -> list[Outcome]:
-        outcomes = self._mailbox.collect(most)
+        outcomes = self._without_committed(self._mailbox.collect(most))
         if not self._disowned:
             return outcomes
         dropped = [one for one in outcomes if self._is_disowned(one)]
@@ -260,6 +263,17 @@ class Fetcher:
         if self._hooks is not None:
             self._hooks.notes.forget(dropped)
         return [one for one in outcomes if not self._is_disowned(one)]
+
+    def _without_committed(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """Settle the ends that jobs committed in their own transactions; return the others."""
+        transactions = self._transactions
+        committed = [] if transactions is None else transactions.take_committed(outcomes)
+        if transactions is None or not committed:
+            return outcomes
+        self._note_verdicts(committed, [Verdict.OK] * len(committed))
+        transactions.announce(committed)
+        settled = set(map(id, committed))
+        return [outcome for outcome in outcomes if id(outcome) not in settled]
 
     def _is_disowned(self, one: Outcome | Claim) -> bool:
         return (one.id, one.token) in self._disowned

@@ -105,6 +105,14 @@ class LogEvent(StrEnum):
     LOOP_BLOCKED = "%s has blocked the event loop for %g s: %s", "by blocked_s stack"
     JOB_DEAD = "job %s of task %s is dead, %s: %s", "job_id task reason error"
     JOB_ESCAPED = "job %s of task %s failed outside the task function: %s", "job_id task error"
+    JOB_FAILED_AFTER_END = (
+        "job %s of task %s raised an error after its end was committed, keeping its success",
+        "job_id task",
+    )
+    COMMIT_UNKNOWN = (
+        "commit of job %s was not answered, asking the engine until its end is known: %s",
+        "job_id why",
+    )
     JOB_OF_OTHER_VERSION = (
         "cannot run a job of task %s, leaving it to workers of another version: %s",
         "task why",

@@ -67,6 +67,7 @@ from windlass.worker.logs.events import LogEvent, Notices, log_dead_letter
 from windlass.worker.run.hooks import HookNotes
 from windlass.worker.run.interrupts import ThreadGuard
 from windlass.worker.run.rules import Rules, find_spent_budget, overridden, rules_of
+from windlass.worker.run.transactions import RunEnding, Transactions
 
 log = getLogger("windlass.worker")
 
@@ -107,6 +108,7 @@ class Execution:
         state: object = None,
         packing: Packing = PLAIN,
         hook_notes: HookNotes | None = None,
+        transactions: Transactions | None = None,
     ) -> None:
         self._settings = settings
         self._packing = packing
@@ -117,6 +119,7 @@ class Execution:
         self._random = Random()
         self._rules: dict[Task[..., Any], Rules] = {}
         self._notices = Notices()
+        self._transactions = transactions
         self._hook_notes = hook_notes
         self._hooks = NO_HOOKS if hook_notes is None else hook_notes.hooks
 
@@ -191,34 +194,66 @@ class Execution:
 
     def run(self, run: Run, guard: ThreadGuard) -> Outcome:
         running.set(run.context)
+        ending = self._offer_transactions(run)
         try:
-            try:
-                guard.lower_shield()
-                if self._middleware:
-                    with MiddlewareStack(self._middleware, run.context):
-                        value = run.task.function(*run.args, **run.kwargs)
-                else:
-                    value = run.task.function(*run.args, **run.kwargs)
-            finally:
-                try:
-                    guard.end()
-                except Interrupted:  # after the function has ended; no second interrupt comes
-                    guard.end()
+            if run.task.in_transaction:
+                transaction = run.context.transaction()
+                with transaction as connection:
+                    run.context.enter_connection(connection)
+                    value = transaction.result = self._call(run, guard)
+            else:
+                value = self._call(run, guard)
         except BaseException as error:  # noqa: BLE001  # even SystemExit is the failure of one job
-            return self._conclude_failure(run, error)
-        return self._conclude_success(run, value)
+            ended = None if ending is None else ending.close(error)
+            return ended or self._conclude_failure(run, error)
+        ended = None if ending is None else ending.close()
+        return ended or self._conclude_success(run, value)
+
+    def _call(self, run: Run, guard: ThreadGuard) -> object:
+        """Call the function. Interrupts arrive only until this returns."""
+        try:
+            guard.lower_shield()
+            if self._middleware:
+                with MiddlewareStack(self._middleware, run.context):
+                    return run.task.function(*run.args, **run.kwargs)
+            return run.task.function(*run.args, **run.kwargs)
+        finally:
+            try:
+                guard.end()
+            except Interrupted:  # after the function has ended; no second interrupt comes
+                guard.end()
 
     async def run_async(self, run: Run) -> Outcome:
         running.set(run.context)
+        ending = self._offer_transactions(run)
         try:
-            if self._middleware:
-                with MiddlewareStack(self._middleware, run.context):
-                    value = await run.task.function(*run.args, **run.kwargs)
+            if run.task.in_transaction:
+                transaction = run.context.transaction()
+                async with transaction as connection:
+                    run.context.enter_connection(connection)
+                    value = transaction.result = await self._await(run)
             else:
-                value = await run.task.function(*run.args, **run.kwargs)
+                value = await self._await(run)
         except BaseException as error:  # noqa: BLE001  # even SystemExit is the failure of one job
-            return self._conclude_failure(run, error)
-        return self._conclude_success(run, value)
+            ended = None if ending is None else ending.close(error)
+            return ended or self._conclude_failure(run, error)
+        ended = None if ending is None else ending.close()
+        return ended or self._conclude_success(run, value)
+
+    async def _await(self, run: Run) -> object:
+        if self._middleware:
+            with MiddlewareStack(self._middleware, run.context):
+                return await run.task.function(*run.args, **run.kwargs)
+        return await run.task.function(*run.args, **run.kwargs)
+
+    def _offer_transactions(self, run: Run) -> RunEnding | None:
+        """Let the task end its job in a transaction, with an engine that has them."""
+        if self._transactions is None:
+            return None
+        conclude = partial(self._conclude_success, run)
+        ending = RunEnding(self._transactions, run.claim, run.context, conclude)
+        run.context.enter_transactions(ending)
+        return ending
 
     # --------------------------------------------------------------------------------- deciding
 

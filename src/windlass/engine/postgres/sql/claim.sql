@@ -73,7 +73,7 @@ ON CONFLICT (session) DO UPDATE SET expires_ms = excluded.expires_ms, last_nonce
 -- moment is left out. The state is compared in a way that offers no partial index to the planner.
 WITH chosen AS (
     SELECT row FROM windlass.jobs
-    WHERE row = ANY($4::bigint[]) AND coalesce(state, '') = 'ready' AND hold IS NULL
+    WHERE row = ANY($4::text::bigint[]) AND coalesce(state, '') = 'ready' AND hold IS NULL
     ORDER BY row FOR UPDATE SKIP LOCKED
 )
 UPDATE windlass.jobs

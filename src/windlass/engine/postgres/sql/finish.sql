@@ -21,7 +21,7 @@ WITH clock AS (
     SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
                 ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END AS now_ms
 ), given AS (
-    SELECT * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bytea[])
+    SELECT * FROM unnest($2::text[], $3::text[], $4::text::bigint[], $5::text::bigint[], $6::bytea[])
         AS given (id, token, last_end, ttl_ms, result)
 ), done AS (
     DELETE FROM windlass.jobs USING given

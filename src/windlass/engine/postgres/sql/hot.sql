@@ -10,7 +10,7 @@ INSERT INTO windlass.jobs (row, place, id, task, queue, rank, state, created_ms,
 SELECT number, number, id, task, queue, rank, 'ready', now_ms, call
 FROM (
     SELECT nextval('windlass.numbers') AS number, given.*
-    FROM unnest($3::text[], $4::text[], $5::text[], $6::integer[], $7::bytea[]) AS given (id, task, queue, rank, call)
+    FROM unnest($3::text[], $4::text[], $5::text[], $6::text::integer[], $7::bytea[]) AS given (id, task, queue, rank, call)
 ) AS numbered CROSS JOIN clock
 WHERE (SELECT queues FROM windlass.meta WHERE one = 1) = $2::text
 ON CONFLICT (id) DO NOTHING

@@ -3,7 +3,7 @@
 -- name: add_deltas
 -- Change numbers of records and totals of events: arrays of kinds, names, parts and changes.
 INSERT INTO windlass.deltas (kind, name, part, number)
-SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text::bigint[])
 
 -- name: add_failure
 -- Append an entry to the history of a job.
@@ -20,6 +20,13 @@ SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
        reap_after_ms, longest_lease_ms, longest_until_ms, next_lease_ms
 FROM windlass.meta WHERE one = 1
 
+-- name: begin_within
+-- The same in a transaction of the caller, which no error may end: the format is compared afterwards.
+SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
+            ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END,
+       format, identity, queues, last_seen_ms, reap_after_ms, longest_lease_ms, longest_until_ms, next_lease_ms
+FROM windlass.meta WHERE one = 1
+
 -- name: clamp_sessions
 -- Shorten leases after the clock went back: no lease may be longer than a whole lease.
 UPDATE windlass.sessions SET expires_ms = $1 WHERE gone = 0 AND expires_ms > $1
@@ -32,6 +39,10 @@ DELETE FROM windlass.jobs WHERE row = $1
 -- name: is_known
 -- Whether a job is stored.
 SELECT EXISTS (SELECT 1 FROM windlass.jobs WHERE id = $1) OR EXISTS (SELECT 1 FROM windlass.ended WHERE id = $1)
+
+-- name: limit_idle
+-- Let the server end this transaction if its client falls silent from now on.
+SELECT set_config('idle_in_transaction_session_timeout', $1::text, true)
 
 -- name: load_job
 -- All columns of one job that a move may change, by id.
@@ -50,6 +61,11 @@ FROM windlass.ended WHERE id = $1 ORDER BY finished_ms DESC LIMIT 1
 -- name: lock_holder
 -- Keep the job that a unique key leads to from changing.
 SELECT 1 FROM windlass.jobs WHERE id = (SELECT id FROM windlass.unique_keys WHERE task = $1 AND key = $2) FOR UPDATE
+
+-- name: lock_waiting_holder
+-- The same for a job that does not run: the end of a running job must not wait for this transaction.
+SELECT 1 FROM windlass.jobs
+WHERE id = (SELECT id FROM windlass.unique_keys WHERE task = $1::text AND key = $2::text) AND state <> 'running' FOR UPDATE
 
 -- name: lock_name
 -- Wait until no other transaction has locked this number.

@@ -14,7 +14,7 @@ SELECT coalesce(sum(number), 0)::bigint FROM (
 -- Remove jobs that this transaction has just stored although they succeeded before: the first of these statements
 -- may not have seen that. Returns their rows.
 DELETE FROM windlass.jobs
-WHERE row = ANY($1::bigint[]) AND EXISTS (SELECT 1 FROM windlass.ended WHERE ended.id = ANY(ARRAY[jobs.id]))
+WHERE row = ANY($1::text::bigint[]) AND EXISTS (SELECT 1 FROM windlass.ended WHERE ended.id = ANY(ARRAY[jobs.id]))
 RETURNING row
 
 -- name: find_key
@@ -27,7 +27,7 @@ INSERT INTO windlass.jobs (row, place, id, task, queue, rank, state, created_ms,
 SELECT number, number, id, task, queue, rank, state, created_ms, due_ms, expires_ms, call
 FROM (
     SELECT nextval('windlass.numbers') AS number, given.*
-    FROM unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[],
+    FROM unnest($1::text[], $2::text[], $3::text[], $4::text::integer[], $5::text[], $6::text::bigint[], $7::text::bigint[], $8::text::bigint[],
         $9::bytea[]) AS given (id, task, queue, rank, state, created_ms, due_ms, expires_ms, call)
 ) AS numbered
 ON CONFLICT (id) DO NOTHING

@@ -7,7 +7,7 @@ settings, is stored alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from windlass.core.queues.labels import queue_of
 from windlass.core.states import State
@@ -18,19 +18,40 @@ from windlass.engine.sql.verbs.put import make_record, put
 from windlass.engine.sql.wakeup import ReadyLine
 
 
+def chunks(jobs: Sequence[NewJob], queues: str) -> Iterator[Sequence[NewJob]]:
+    """Split jobs so that a chunk takes a small number of statements: plain jobs in a row, or one
+    other job. `queues` are the stored settings of queues."""
+    plain: list[NewJob] = []
+    for job in jobs:
+        if _is_plain(job, queues):
+            plain.append(job)
+            continue
+        if plain:
+            yield plain
+            plain = []
+        yield [job]
+    if plain:
+        yield plain
+
+
 def put_all(tx: Transaction, jobs: Sequence[NewJob]) -> list[Placed]:
     """Store jobs in their order."""
     placed: list[Placed] = []
     plain: list[NewJob] = []
     for job in jobs:
-        has_key = job.idempotency_key is not None or job.unique is not None
-        if has_key or (tx.queues and queue_of(job.queue) in unpack_settings(tx.queues)):
-            placed += _put_plain(tx, plain)
-            placed.append(put(tx, job))
-            plain = []
-        else:
+        if _is_plain(job, tx.queues):
             plain.append(job)
+            continue
+        placed += _put_plain(tx, plain)
+        placed.append(put(tx, job))
+        plain = []
     return placed + _put_plain(tx, plain)
+
+
+def _is_plain(job: NewJob, queues: str) -> bool:
+    if job.idempotency_key is not None or job.unique is not None:
+        return False
+    return not queues or queue_of(job.queue) not in unpack_settings(queues)
 
 
 def _put_plain(tx: Transaction, jobs: Sequence[NewJob]) -> list[Placed]:

@@ -132,6 +132,15 @@ def _repeated_or_stale(tx: SqlTransaction, outcome: Outcome, last_end: int | Non
     return _stale(tx)
 
 
+def find_verdict(tx: SqlTransaction, outcome: Outcome) -> Verdict:
+    """Tell whether an end has taken effect, and change nothing. `OK`: the claim is current."""
+    job = tx.job(outcome.id)
+    if job is not None and job.token == outcome.token:
+        return Verdict.OK
+    mark = end_mark(outcome.token, _EVENTS[type(outcome)])
+    return Verdict.REPEATED if job is not None and job.last_end == mark else Verdict.STALE
+
+
 def _stale(tx: SqlTransaction) -> Verdict:
     tx.totals["stale"] += 1
     return Verdict.STALE

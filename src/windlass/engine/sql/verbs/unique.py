@@ -65,7 +65,10 @@ def meet(tx: SqlTransaction, job: NewJob) -> Placed | None:
         return Placed(holder.id, PutCode.EXISTING)
     if unique.on_conflict is OnConflict.RAISE or not holder.is_queued:
         return Placed(holder.id, PutCode.DUPLICATE)
-    _replace(tx, _load(tx, holder), job, unique)
+    queued = _load(tx, holder)
+    if State(queued.state) not in QUEUED:  # claimed since it was found
+        return Placed(holder.id, PutCode.DUPLICATE)
+    _replace(tx, queued, job, unique)
     return Placed(holder.id, PutCode.REPLACED)
 
 
@@ -78,6 +81,8 @@ def _find_fresh(tx: SqlTransaction, task: str, key: str) -> Holder | None:
     if holder.expires_ms is None or holder.expires_ms > tx.now_ms:
         return holder
     job = _load(tx, holder)
+    if State(job.state) not in QUEUED:  # claimed since it was found
+        return find(tx, task, key, tx.now_ms)
     if job.state != State.READY:
         tx.move(job, Event.DUE)
     tx.move(job, Event.EXPIRE, reason=Reason.EXPIRED)

@@ -1,0 +1,83 @@
+"""Store jobs in the transaction of a caller: `task.using(connection=...)`.
+
+1. `place_for` finds where such a job is stored: in the engine, if it has operations for
+   transactions of a caller. Other engines refuse `connection=`.
+2. `put_within` runs the statements on the connection, in the thread or coroutine of the caller.
+3. In a sandbox the job is stored at once: a test usually rolls back at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from windlass.client.connections.connection import CallerConnection
+from windlass.engine.contract import (
+    Engine,
+    NewJob,
+    Placed,
+    SqlSteps,
+    TransactionPlace,
+    transaction_verbs,
+)
+from windlass.engine.url import joins_transactions
+from windlass.errors import InvalidConnection
+from windlass.twins import Steps
+
+if TYPE_CHECKING:
+    from windlass.app import Windlass
+
+
+class SqlRun(msgspec.Struct, frozen=True):
+    """A step: run statements on the connection of the caller."""
+
+    connection: CallerConnection
+    place: TransactionPlace
+    steps: SqlSteps[Any]
+
+    def run(self, _app: Windlass) -> Any:
+        return self.connection.run(self.place, self.steps)
+
+    def arun(self, _app: Windlass) -> Awaitable[Any]:
+        return self.connection.arun(self.place, self.steps)
+
+
+def put_within(
+    app: Windlass, connection: CallerConnection, jobs: Sequence[NewJob]
+) -> Steps[Sequence[Placed]]:
+    """Store jobs in the transaction of `connection`."""
+    place = place_for(app)
+    placed: Sequence[Placed] = yield SqlRun(connection, place, place.put_within(jobs))
+    return placed
+
+
+def place_for(app: Windlass) -> TransactionPlace:
+    """Where a job is stored that is enqueued with `connection=`. Raises `InvalidConnection`."""
+    place: TransactionPlace | None
+    if app.is_in_sandbox:
+        place = _SandboxPlace(app.engine) if joins_transactions(app.settings.url) else None
+    else:
+        place = transaction_verbs(app.engine)
+    if place is None:
+        raise InvalidConnection(
+            "Expected an app whose jobs are in the database of the connection, found one with the "
+            f"engine {app.engine.location}, which cannot take part in a transaction of that "
+            "database. Leave out connection=, or give the app the url of that database."
+        )
+    return place
+
+
+class _SandboxPlace:
+    """The engine of a sandbox. Tests may use another kind of database than production."""
+
+    dialect = None
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.location = "the sandbox"
+
+    def put_within(self, jobs: Sequence[NewJob]) -> SqlSteps[list[Placed]]:
+        yield from ()  # no statement: the connection is only checked
+        return self._engine.put(jobs)

@@ -1,0 +1,97 @@
+"""Verbs as statements for a transaction of the caller, on a connection unknown to this engine.
+
+The verbs of a transaction run their statements and use the rows at once. To yield each statement
+instead, `run_within` runs a verb again from its beginning for each of them. Statements that were
+answered get the same rows again, and the first one without a reply ends the run. A verb depends on
+nothing but these rows, so that it asks for the same statements each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from windlass.engine.contract import EngineOptions, SqlRows, SqlStatement, SqlSteps
+from windlass.engine.postgres.statements import statements_for
+from windlass.engine.postgres.transaction import Start, Transaction, plain_values
+from windlass.engine.sql.statements import Row
+from windlass.engine.sql.transaction import SqlTransaction
+
+T = TypeVar("T")
+
+
+def run_within(
+    schema: str, start: Start, options: EngineOptions, clock: str, work: Callable[[Transaction], T]
+) -> SqlSteps[T]:
+    """Yield the statements of a verb and of its bookkeeping; return what the verb returns."""
+    replies: list[SqlRows] = []
+    while True:
+        tx = _Replay(schema, start, options, clock, replies)
+        try:
+            value = work(tx)
+            tx.settle()
+        except _Unanswered as ask:
+            replies.append((yield ask.statement))
+        else:
+            return value
+
+
+class _Unanswered(Exception):
+    """A statement that has no reply yet."""
+
+    def __init__(self, statement: SqlStatement) -> None:
+        super().__init__(statement)
+        self.statement = statement
+
+
+class _Replay(Transaction):
+    """A transaction whose first statements were answered before."""
+
+    def __init__(
+        self,
+        schema: str,
+        start: Start,
+        options: EngineOptions,
+        clock: str,
+        replies: Sequence[SqlRows],
+    ) -> None:
+        self.schema = schema
+        self._texts = statements_for(schema)
+        self._replies = iter(replies)
+        self._begin(start, options, clock)
+
+    # ------------------------------------------------------ locks that end with the caller's work
+
+    def lock(self, *names: str) -> None:
+        """Lock names, except the line of a bounded queue: other producers would wait for the
+        caller. So transactions at the same time may exceed the bound."""
+        if names[0] != "line":
+            super().lock(*names)
+
+    def lock_key(self, task: str, key: str) -> None:
+        """Lock a key, but not a running job that holds it: its end would wait for the caller."""
+        SqlTransaction.lock_key(self, task, key)
+        if "\0" not in key:  # other keys are no unique keys
+            self.run("lock_waiting_holder", task, key)
+
+    def note_age(self, row: int, line: str) -> None:
+        """Store the age of a queue with a job, and not as the new age of the queue: that row is
+        locked until the end of the transaction."""
+        age = self.age_of(line)
+        if age:
+            self.run("set_age", row, age)
+
+    # --------------------------------------------------------------------------------- statements
+
+    def rows(self, name: str, *values: Any) -> list[Row]:
+        reply = next(self._replies, None)
+        if reply is None:
+            text = self._texts[name].decode()
+            raise _Unanswered(SqlStatement(text, plain_values(name, values)))
+        return [tuple(row) for row in reply]
+
+    def run(self, name: str, *values: Any) -> None:
+        self.rows(name, *values)
+
+    def change(self, name: str, *values: Any) -> int:
+        raise NotImplementedError("drivers differ in how they count changed rows")
