@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+import asyncpg
 import psycopg
 import pytest
+import sqlalchemy
+from django.db import transaction
 from psycopg.rows import dict_row
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import NullPool
 
+from tests.client.connections.django_databases import django_connection
 from tests.engine.postgres.databases import Database, with_tables
 from tests.postgres_server import WORKER
 from tests.worker.yard import until
@@ -20,7 +28,9 @@ from windlass import (
     ClaimLost,
     Context,
     EncodeError,
+    InvalidConnection,
     JobFailed,
+    JobTransaction,
     NoTransaction,
     Retry,
     Snooze,
@@ -533,3 +543,161 @@ def test_the_engine_is_asked_until_it_answers(
     assert len(asked) == 3
     assert caplog.text.count("asking the engine until its end is known") == 1
     assert notes(database) == ["2"]
+
+
+# ------------------------------------------------------------------- connections of the task itself
+
+
+def test_a_blocking_connection_of_the_task(app: Windlass, database: Database) -> None:
+    """The block begins and commits the transaction of each library."""
+    url = app.settings.url
+    alchemy = sqlalchemy.create_engine(url.replace(":", "+psycopg:", 1), poolclass=NullPool)
+
+    @app.task(name="own", takes_context=True)
+    def own(ctx: Context, kind: str) -> None:
+        match kind:
+            case "psycopg":
+                with psycopg.connect(url) as connection, ctx.transaction(connection) as same:
+                    assert same is connection
+                    same.execute(NOTE, [kind])
+            case "sqlalchemy":
+                with alchemy.connect() as other, ctx.transaction(other):
+                    other.exec_driver_sql(NOTE, (kind,))
+            case "session":
+                with Session(alchemy) as session, ctx.transaction(session):
+                    session.execute(
+                        sqlalchemy.text("INSERT INTO notes VALUES (:body)"), {"body": kind}
+                    )
+            case _:
+                with (
+                    django_connection(url) as django,
+                    ctx.transaction(django),
+                    django.cursor() as cursor,
+                ):
+                    cursor.execute(NOTE, [kind])
+
+    kinds = ["django", "psycopg", "session", "sqlalchemy"]
+    with app.worker():
+        jobs = [own.enqueue(kind) for kind in kinds]
+        assert [job.result(timeout=20) for job in jobs] == [None] * 4
+    assert [job.info().attempts for job in jobs] == [1] * 4
+    assert notes(database) == kinds
+
+
+def test_an_async_connection_of_the_task(app: Windlass, database: Database) -> None:
+    url = app.settings.url
+
+    @app.task(name="own", takes_context=True)
+    async def own(ctx: Context, kind: str) -> None:
+        match kind:
+            case "psycopg":
+                async with (
+                    await psycopg.AsyncConnection.connect(url) as connection,
+                    ctx.transaction(connection),
+                ):
+                    await connection.execute(NOTE, [kind])
+            case "asyncpg":
+                other = await asyncpg.connect(url)
+                async with ctx.transaction(other):
+                    await other.execute("INSERT INTO notes VALUES ($1)", kind)
+                await other.close()
+            case _:
+                engine = create_async_engine(url.replace(":", "+asyncpg:", 1), poolclass=NullPool)
+                async with AsyncSession(engine) as session, ctx.transaction(session):
+                    query = sqlalchemy.text("INSERT INTO notes VALUES (:body)")
+                    await session.execute(query, {"body": kind})
+
+    kinds = ["asyncpg", "psycopg", "session"]
+    with app.worker():
+        jobs = [own.enqueue(kind) for kind in kinds]
+        assert [job.result(timeout=20) for job in jobs] == [None] * 3
+    assert [job.info().attempts for job in jobs] == [1] * 3
+    assert notes(database) == kinds
+
+
+def test_connections_that_cannot_be_the_transaction(app: Windlass) -> None:
+    """A connection in a transaction, and one of the other kind."""
+    url = app.settings.url
+    found: list[str] = []
+
+    def refuse(block: JobTransaction[Any, Any]) -> None:
+        with pytest.raises(InvalidConnection) as caught:
+            block.__enter__()
+        found.append(str(caught.value))
+
+    @app.task(name="wrong", takes_context=True)
+    def wrong(ctx: Context) -> None:
+        with psycopg.connect(url) as connection:
+            connection.execute("SELECT 1")
+            refuse(ctx.transaction(connection))
+        alchemy = sqlalchemy.create_engine(url.replace(":", "+psycopg:", 1), poolclass=NullPool)
+        with Session(alchemy) as session:
+            session.execute(sqlalchemy.text("SELECT 1"))
+            refuse(ctx.transaction(session))
+            refuse(ctx.transaction(session.connection()))
+        with django_connection(url) as django, transaction.atomic(using=django.alias):
+            refuse(ctx.transaction(django))
+        with sqlite3.connect(":memory:") as other:
+            refuse(ctx.transaction(other))
+
+    @app.task(name="awrong", takes_context=True)
+    async def awrong(ctx: Context) -> None:
+        with psycopg.connect(url) as connection, pytest.raises(InvalidConnection, match="async"):
+            await ctx.transaction(connection).__aenter__()
+        other = await asyncpg.connect(url)
+        with pytest.raises(InvalidConnection, match="outside of a transaction"):
+            async with other.transaction(), ctx.transaction(other):
+                pass
+        await other.close()
+
+    with app.worker():
+        for job in (wrong.enqueue(), awrong.enqueue()):
+            job.result(timeout=20)
+    assert len(found) == 5
+    assert all("ctx.transaction(...) begins the transaction itself" in text for text in found[:4])
+    assert "to sqlite" in found[4]
+
+
+# ------------------------------------------------------------------ time-outs and cancelled jobs
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_time_out_rolls_back(app: Windlass, database: Database, is_async: bool) -> None:
+    """Also in the middle of a statement, whose connection is then closed."""
+
+    @app.task(name="plain", timeout=0.3, transaction=True, takes_context=True)
+    def plain(ctx: Context) -> None:
+        ctx.connection.execute(NOTE, [str(ctx.attempt)])
+        if ctx.attempt == 1:
+            ctx.connection.execute("SELECT pg_sleep(5)")
+
+    @app.task(name="coroutine", timeout=0.3, transaction=True, takes_context=True)
+    async def coroutine(ctx: Context) -> None:
+        await ctx.connection.execute(NOTE, [str(ctx.attempt)])
+        if ctx.attempt == 1:
+            await ctx.connection.execute("SELECT pg_sleep(5)")
+
+    with app.worker():
+        job = (coroutine if is_async else plain).enqueue()
+        job.result(timeout=20)
+    assert job.info().attempts == 2
+    assert notes(database) == ["2"]
+    sleeping = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(5)' AND state = 'active'"
+    assert database.execute(sleeping) == []
+
+
+def test_a_job_that_is_cancelled_rolls_back(app: Windlass, database: Database) -> None:
+    inside = threading.Event()
+
+    @app.task(name="waiting", transaction=True, takes_context=True)
+    async def waiting(ctx: Context) -> None:
+        await ctx.connection.execute(NOTE, ["one"])
+        inside.set()
+        await asyncio.sleep(60)
+
+    with app.worker():
+        job = waiting.enqueue()
+        assert inside.wait(20)
+        job.cancel()
+        until(lambda: job.info().state is State.CANCELLED, "the cancellation")
+    assert notes(database) == []
