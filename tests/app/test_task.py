@@ -295,9 +295,10 @@ def test_a_task_that_takes_the_context_has_a_place_for_it(app: Windlass) -> None
         app.task(takes_context=True)(function)
 
 
-def test_takes_context_is_a_yes_or_a_no(app: Windlass) -> None:
-    options: dict[str, Any] = {"takes_context": "yes"}
-    with pytest.raises(TypeError, match="takes_context must be True or False, found 'yes'"):
+@pytest.mark.parametrize("name", ["takes_context", "transaction"])
+def test_an_option_that_is_a_yes_or_a_no(app: Windlass, name: str) -> None:
+    options: dict[str, Any] = {name: "yes"}
+    with pytest.raises(TypeError, match=f"{name} must be True or False, found 'yes'"):
         app.task(**options)
 
 

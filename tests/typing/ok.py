@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
+import psycopg
+
 from windlass import (
     All,
     AppHistory,
@@ -299,6 +301,23 @@ def a_task_is_a_task() -> None:
     takes_any_task(import_csv)  # its result is an object, too
     function: Callable[[str], int] = import_csv
     assert_type(function("a.csv"), int)
+
+
+@app.task(takes_context=True, transaction=True, run_in="process")
+def in_a_transaction(ctx: Context, own: int) -> int:
+    transaction = ctx.transaction()
+    with transaction as connection:
+        assert_type(connection, psycopg.Connection[Any])
+        transaction.result = 1
+    with ctx.transaction(own) as same:
+        assert_type(same, int)
+    return 1
+
+
+@app.task(takes_context=True)
+async def in_an_async_transaction(ctx: Context) -> None:
+    async with ctx.transaction() as connection:
+        assert_type(connection, psycopg.AsyncConnection[Any])
 
 
 def declare_in_a_factory() -> Windlass:

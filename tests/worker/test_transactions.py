@@ -7,7 +7,8 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -23,7 +24,8 @@ from sqlalchemy.pool import NullPool
 from tests.client.connections.django_databases import django_connection
 from tests.engine.postgres.databases import Database, with_tables
 from tests.postgres_server import WORKER
-from tests.worker.yard import until
+from tests.worker.apps import accounts
+from tests.worker.yard import Yard, until
 from windlass import (
     ClaimLost,
     Context,
@@ -41,6 +43,7 @@ from windlass import (
 from windlass.core.states import Reason
 from windlass.engine.postgres.engine import PostgresEngine
 from windlass.errors import EngineUnavailable
+from windlass.testing import Sandbox
 
 NOTE = "INSERT INTO notes (body) VALUES (%s)"
 
@@ -701,3 +704,39 @@ def test_a_job_that_is_cancelled_rolls_back(app: Windlass, database: Database) -
         job.cancel()
         until(lambda: job.info().state is State.CANCELLED, "the cancellation")
     assert notes(database) == []
+
+
+# --------------------------------------------------------------------------------- real processes
+
+
+@pytest.mark.parametrize("runs_alone", [False, True])
+def test_a_worker_with_processes(
+    tmp_path: Path, app: Windlass, database: Database, runs_alone: bool
+) -> None:
+    """Also in a process for one job, which has the same engine."""
+    with closing(Yard(tmp_path, "30s", "10s", 3, app.settings.url)) as yard:
+        yard.start(app="tests.worker.apps.accounts:app")
+        for statement in accounts.TABLES:
+            database.execute(statement)
+        job = app.task_named("accounts.alone" if runs_alone else "accounts.plain").enqueue(3)
+        job.result(timeout=20)
+    assert database.execute("SELECT id FROM balances WHERE amount = 1") == [(3,)]
+
+
+def test_a_worker_on_an_engine_without_transactions(tmp_path: Path) -> None:
+    """It says so at the start, and ends."""
+    with closing(Yard(tmp_path, "30s", "10s", 3)) as yard:
+        worker = yard.start(app="tests.worker.apps.accounts:app")
+        assert worker.wait() != 0
+        assert "accounts.plain" in worker.log()
+        assert "transaction=True" in worker.log()
+
+
+def test_a_sandbox_has_no_transactions(app: Windlass) -> None:
+    @app.task(name="moving", transaction=True)
+    def moving() -> None: ...
+
+    with Sandbox(app) as box:
+        moving.enqueue()
+        with pytest.raises(NoTransaction, match="sandbox"):
+            box.drain()

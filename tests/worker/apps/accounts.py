@@ -79,6 +79,11 @@ def parent(ctx: Context, row: int) -> None:
     plain.using(connection=ctx.connection).enqueue(row)
 
 
+@app.task(name="accounts.alone", transaction=True, takes_context=True, run_in="process")
+def alone(ctx: Context, row: int) -> None:
+    ctx.connection.execute(ADD, [row])
+
+
 @app.task(name="accounts.note", retry=PATIENT)
 def note(order: str) -> None:
     with psycopg.connect(app.settings.url) as connection:
