@@ -1,4 +1,4 @@
-"""`python -m benchmarks.quick`: windlass alone, on both engines, in about two minutes, as ratios.
+"""`python -m benchmarks.quick`: windlass alone, on all engines, in about three minutes, as ratios.
 
 1. Without options, compare with the baseline of this machine in build/bench-baseline.json. The
    first run stores the baseline; `--save` replaces it.

@@ -61,7 +61,7 @@ SELECT pg_table_size('windlass.jobs'), pg_indexes_size('windlass.jobs'),
 
 
 class Hold(NamedTuple):
-    """How long the transaction stays open, beside how many finished jobs."""
+    """How long the transaction stays open, and how many finished jobs there are."""
 
     seconds: float
     finished: int
@@ -110,7 +110,7 @@ def measure(
         other.execute("SELECT count(*) FROM windlass.meta")
         held = load.claims(hold.seconds)
         _, _, dead = sizes(connection)
-        yield f"beside a transaction of {hold.seconds:g} s: {held}; {told(connection)}"
+        yield f"during a transaction of {hold.seconds:g} s: {held}; {told(connection)}"
     load.stop()
     began = time.monotonic()
     until(lambda: sizes(connection)[2] <= LEFT_ROWS, "dead rows removed", VACUUM_S)

@@ -2,7 +2,7 @@
 the plan: a connection keeps a plan, also when a table has grown since.
 
 1. The server makes plans at four moments: for new tables, for tables that it knows to be empty, for
-   filled ones of which it knows nothing, and for analyzed ones.
+   filled ones without statistics, and for analyzed ones.
 2. No plan reads a whole table or index, leaves a key to a filter, or sorts much.
 3. Claims and ends read few rows, also by plans that are older than the rows.
 """
@@ -206,7 +206,7 @@ LIMIT: Final = 100
 #: How many rows of jobs each statement may read; a reading of other rows is in the list of reads.
 MOST_READ: Final = {
     "claim_line": 2 * LIMIT,
-    "claim_line beside scheduled jobs": 2 * LIMIT + 1,
+    "claim_line with scheduled jobs": 2 * LIMIT + 1,
     "list_candidates": LIMIT,
     "take_jobs": 2 * LIMIT,
     "list_claims": LIMIT,
@@ -260,7 +260,7 @@ def read_all(connection: Connection) -> Iterator[tuple[str, int]]:
         connection.execute(
             "UPDATE windlass.jobs SET due_ms = 2000, hold = 'paused' WHERE row > 90000"
         )
-        yield "claim_line beside scheduled jobs", read("claim_line", *claim)
+        yield "claim_line with scheduled jobs", read("claim_line", *claim)
 
 
 def test_every_statement_says_what_it_is_for() -> None:
