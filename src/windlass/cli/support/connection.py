@@ -209,14 +209,20 @@ def connect(
         _tell_overruled(app)
     _require_engine(app)
     is_default_url = path is None and app.settings.sources["url"] is Source.DEFAULT
-    if (is_default_url or not even_unused) and not app.engine.is_used():
-        file = _sqlite_file(app.settings.url)
-        location = app.engine.location
-        told = _no_database(file, is_default_url=is_default_url) if file else _not_set_up(location)
-        raise EngineError(told, location=str(file or location))
+    if is_default_url or not even_unused:
+        require_used(app, is_default_url=is_default_url)
     with audited(app):
         yield app
     app.close()
+
+
+def require_used(app: Windlass, *, is_default_url: bool = False) -> None:
+    """Refuse an engine that was never used."""
+    if app.engine.is_used():
+        return
+    file, location = _sqlite_file(app.settings.url), app.engine.location
+    told = _no_database(file, is_default_url=is_default_url) if file else _not_set_up(location)
+    raise EngineError(told, location=str(file or location))
 
 
 def connected(command: Callable[..., T]) -> Callable[..., T]:

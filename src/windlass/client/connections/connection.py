@@ -33,7 +33,7 @@ _IS_ABORTED: Final = "25P02"
 _HAS_NO_TABLE: Final = frozenset({"42P01", "3F000"})
 _HAS_NO_RIGHT: Final = "42501"
 #: How the message of SQLite begins.
-_NO_TABLE_ON_SQLITE: Final = "no such table: windlass"
+_NO_TABLE_ON_SQLITE: Final = "no such table: "
 
 
 class CallerConnection(ABC):
