@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from windlass.jobs import AppStats, Jobs
     from windlass.lost_sessions import LostSession, Suspects
     from windlass.operations.operations import Operations
+    from windlass.outbox.producer import Outbox
     from windlass.queue import Queue
     from windlass.schedules import Schedules
 
@@ -107,7 +108,15 @@ _INTERNAL: Final = frozenset(
             "find_task",
         ),
         *("enqueue_middleware", "hooks", "is_in_sandbox", "known_tasks", "lifespan", "middleware"),
-        *("name_of", "packing", "queue_for", "redactor", "replace_engine", "result_waiters"),
+        *(
+            "name_of",
+            "outbox",
+            "packing",
+            "queue_for",
+            "redactor",
+            "replace_engine",
+            "result_waiters",
+        ),
         *("tracing", "wrap_engine"),
     }
 )
@@ -161,6 +170,7 @@ class Windlass(Registrar):
         self._wrap: Callable[[Engine], Engine] | None = None
         self._batcher: Batcher | None = None
         self._redactor: Redactor | None = None
+        self._outbox: Outbox | None = None
         self.result_waiters = ResultWaiters()
 
     @property
@@ -251,6 +261,15 @@ class Windlass(Registrar):
         if self._redactor is None:
             self._redactor = Redactor(self.settings.redact)
         return self._redactor
+
+    @property
+    def outbox(self) -> Outbox | None:
+        """The outbox of producers, if the setting `outbox` names one. Made on first use."""
+        if self._outbox is None and self.settings.outbox:
+            from windlass.outbox.producer import Outbox  # needed by few
+
+            self._outbox = Outbox(self.settings.outbox)
+        return self._outbox
 
     def stats(self) -> AppStats:
         """The number of jobs by queue and state, as the engine counts them."""

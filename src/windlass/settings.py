@@ -27,6 +27,7 @@ from windlass.core.serialization.codec import CODECS
 from windlass.core.serialization.frame import HOW_TO_MAKE_ONE, SHORTEST, why_not_encrypting
 from windlass.engine.url import absolute_url, default_url
 from windlass.errors import SettingError
+from windlass.outbox.url import OutboxUrl, read_outbox
 
 if TYPE_CHECKING:
     from windlass.core.serialization.encryption import Keyring
@@ -82,6 +83,7 @@ class SettingArguments(TypedDict, total=False):
     encrypt: bool
     redact: Sequence[str]
     release: str
+    outbox: str
 
 
 class Source(StrEnum):
@@ -154,6 +156,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     encrypt: bool  # whether calls, results and the texts of failures are encrypted
     redact: tuple[str, ...]  # names of arguments with secret values, which are not shown
     release: str  # the version of the code, stored with each attempt; empty for none
+    outbox: OutboxUrl  # the database of callers in which jobs wait for a relay
     sources: Mapping[str, Source]
 
     @property
@@ -365,6 +368,7 @@ SETTINGS: Final[Mapping[str, _Setting]] = {
     "encrypt": _Setting("encrypt", False, _switch, _switch_from_text),
     "redact": _Setting("redact", DEFAULT_NAMES, _names, _list_from_text),
     "release": _Setting("release", "", _release),
+    "outbox": _Setting("outbox", "", read_outbox),
 }
 
 

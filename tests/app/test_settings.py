@@ -12,6 +12,7 @@ from windlass import Retry, SettingError, Windlass
 from windlass.core.alerts.webhook_url import WebhookUrl
 from windlass.core.redaction import DEFAULT_NAMES
 from windlass.engine.sqlite.url import default_url
+from windlass.outbox.url import OutboxUrl
 from windlass.settings import (
     SETTINGS,
     Secrets,
@@ -45,6 +46,7 @@ DEFAULTS = {
     "encrypt": False,
     "redact": DEFAULT_NAMES,
     "release": "",
+    "outbox": OutboxUrl(),
 }
 #: A value as an argument and the same as text, and what becomes of it.
 CHOSEN = {
@@ -78,6 +80,11 @@ CHOSEN = {
     "encrypt": (False, "False", False),
     "redact": (["iban", "pin-code"], "iban, pin-code", ("iban", "pin-code")),
     "release": ("v1.4.2+5", "v1.4.2+5", "v1.4.2+5"),
+    "outbox": (
+        "postgresql://localhost/shop",
+        "postgresql://localhost/shop",
+        OutboxUrl("postgresql://localhost/shop"),
+    ),
 }
 
 
@@ -132,7 +139,7 @@ def test_a_retry_policy_comes_by_argument_only() -> None:
 
 @pytest.mark.parametrize("name", [name for name in SETTINGS if name != "url"])
 def test_a_slip_in_a_name_is_told_the_right_one(name: str) -> None:
-    slip = name[:-1] + "x"
+    slip = name[:-1] + "q"
     with pytest.raises(SettingError, match=rf"no setting {slip}\. Did you mean {name}\?"):
         read_settings({slip: 1}, {})
     variable = f"WINDLASS_{slip.upper()}"

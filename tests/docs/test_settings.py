@@ -12,7 +12,7 @@ from windlass.settings import SettingArguments, Settings, read_settings
 
 GUIDE = DOCS / "guides" / "settings.md"
 #: Settings that are empty by default.
-NONE = ("include", "routes", "alert_webhook", "release")
+NONE = ("include", "routes", "alert_webhook", "release", "outbox")
 #: Settings that the environment cannot give.
 IN_CODE = ("retry", "alerts")
 ROWS = {code_in(row[0])[0]: row for row in table_rows(GUIDE) if len(row) == 4}

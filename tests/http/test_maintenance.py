@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from tests.app.hand import Hand
 from tests.contract.variants import fresh_url
 from tests.http.client import Client, LoopThread
 from tests.http.shop import add_tasks
+from tests.outbox.databases import sqlite_shop
 from tests.worker.faulty import Faulty
 from tests.worker.yard import until
 from windlass import EngineUnavailable, State, Windlass
@@ -135,3 +137,21 @@ def test_the_thread_ends_with_the_instance(app: Windlass, loop: LoopThread) -> N
 
     assert loop.run(run()) == ["windlass-http-maintenance"]
     assert threads() == []
+
+
+def test_an_instance_relays_the_outbox(engine_url: str, tmp_path: Path, loop: LoopThread) -> None:
+    """All workers of the app may be of the worker protocol, which relay nothing."""
+    shop = sqlite_shop(tmp_path)
+
+    async def run(app: Windlass) -> None:
+        async with create_api(app).running():
+            with shop.connection() as connection:
+                send = app.task_named("shop.mail.send").using(connection=connection)
+                job = send.enqueue("ann")
+                connection.commit()
+            await asyncio.to_thread(until, lambda: app.engine.get([job.id]) != [None], "the relay")
+
+    with Windlass(engine_url, outbox=shop.url.url) as app:
+        loop.run(run(app))
+    assert shop.waiting() == []
+    assert "outbox-relay" not in [one.name for one in list_threads()]

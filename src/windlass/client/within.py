@@ -1,7 +1,7 @@
 """Store jobs in the transaction of a caller: `task.using(connection=...)`.
 
-1. `place_for` finds where such a job is stored: in the engine, if it has operations for
-   transactions of a caller. Other engines refuse `connection=`.
+1. `place_for` finds where such a job is stored: in the outbox of the app, else in the engine, if it
+   has operations for transactions of a caller. Other apps refuse `connection=`.
 2. `put_within` runs the statements on the connection, in the thread or coroutine of the caller.
 3. In a sandbox the job is stored at once: a test usually rolls back at its end.
 """
@@ -55,16 +55,19 @@ def put_within(
 
 def place_for(app: Windlass) -> TransactionPlace:
     """Where a job is stored that is enqueued with `connection=`. Raises `InvalidConnection`."""
+    outbox: TransactionPlace | None = app.outbox
     place: TransactionPlace | None
     if app.is_in_sandbox:
-        place = _SandboxPlace(app.engine) if joins_transactions(app.settings.url) else None
+        is_possible = outbox is not None or joins_transactions(app.settings.url)
+        place = _SandboxPlace(app.engine) if is_possible else None
     else:
-        place = transaction_verbs(app.engine)
+        place = outbox or transaction_verbs(app.engine)
     if place is None:
         raise InvalidConnection(
-            "Expected an app whose jobs are in the database of the connection, found one with the "
-            f"engine {app.engine.location}, which cannot take part in a transaction of that "
-            "database. Leave out connection=, or give the app the url of that database."
+            "Expected an app that can store jobs in the database of the connection, found one with "
+            f"the engine {app.engine.location} and without an outbox. Name that database in the "
+            'setting outbox, Windlass(outbox="postgresql://...") or WINDLASS_OUTBOX, and run '
+            "`windlass migrate` once; or leave out connection=."
         )
     return place
 

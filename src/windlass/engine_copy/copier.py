@@ -1,4 +1,4 @@
-"""Copy everything that is still to run from one engine to another, and go on after a kill.
+"""Copy everything that is still to run from one engine to another, and continue after a kill.
 
 1. `naming`: the queues and schedules that are paused on either side are listed, for the end.
 2. `copying`: all queues and schedules of the source are paused, and the queues of the target. When

@@ -52,7 +52,7 @@ class CopyState(msgspec.Struct, frozen=True, kw_only=True):
     #: Whether only jobs are copied that were created after an earlier, complete copy.
     is_late: bool = False
     #: What a complete copy has left: it has copied all jobs that were created before this instant,
-    #: and the source had so many jobs.
+    #: and the source had that many jobs.
     since_ms: int | None = None
     left: int = 0
 

@@ -65,7 +65,7 @@ class Kind(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where a pass goes on: the number of a walk, and the cursor of its next page."""
+    """Where a pass continues: the number of a walk, and the cursor of its next page."""
 
     walk: int = 0
     cursor: str | None = None
@@ -99,7 +99,7 @@ class JobPass:
         self.newest_ms = 0  # when the latest of these jobs was created
 
     def run(self, since_ms: int | None, begin: Position) -> Iterator[Position]:
-        """Walk from a position on; yield where to go on after each page."""
+        """Walk from a position on; yield where to continue after each page."""
         for number in range(begin.walk, len(WALKS)):
             walk = WALKS[number]
             filter = replace(walk.filter, since_ms=since_ms)

@@ -8,9 +8,10 @@ of instances and workers may tend one engine.
 2. Log dead letters before they are removed, and log that the engine has lost its data.
 3. Record the runs of remote workers in the history, every few seconds and at the end.
 4. Note sessions that were lost, for the list of workers.
-5. While the engine is away, keep trying; log the begin and the end of the outage.
+5. Relay the outbox of the app, if it has one.
+6. While the engine is away, keep trying; log the begin and the end of the outage.
 
-All calls are made in a thread of its own: neither the event loop nor a request waits for them.
+All calls are made in threads of their own: neither the event loop nor a request waits for them.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from windlass.lost_sessions import SessionWatch
 from windlass.worker.logs.events import LogEvent
 from windlass.worker.maintenance.dead_letters import sweep
 from windlass.worker.maintenance.measures import RECORD_S, HistoryRecorder, WorkerMeasures
+from windlass.worker.maintenance.outbox import OutboxRelay
 from windlass.worker.maintenance.service import TEND_ON_S, TEND_S
 
 if TYPE_CHECKING:
@@ -55,12 +57,18 @@ class EngineMaintenance:
         self._stopping = Event()
         self._is_away = False
         self._thread = Thread(target=self._run, name="windlass-http-maintenance", daemon=True)
+        outbox = app.settings.outbox
+        self._relay = OutboxRelay(app.engine, outbox, ends_engine=False) if outbox else None
 
     def start(self) -> None:
         self._thread.start()
+        if self._relay is not None:
+            self._relay.start()
 
     def stop(self) -> None:
         self._stopping.set()
+        if self._relay is not None:
+            self._relay.stop(STOP_S)
         self._thread.join(STOP_S)
 
     def _run(self) -> None:

@@ -254,6 +254,7 @@ class EmbeddedWorker:
 
     def _shut_down(self) -> None:
         self._lifespan.leave(LEAVE_S)
+        self._threads.stop_relay(CLOSE_S)
         self._threads.waiter.stop(CLOSE_S)
         self._threads.heartbeat.stop(CLOSE_S)  # first: a beat would renew the closed session
         self._threads.maintenance.request(Closing(self.session, (), "the end of its program"))

@@ -156,7 +156,7 @@ def test_a_copy_can_be_undone(shell: Shell) -> None:
     undone = shell.type("copy", "--from", shell.url, "--to", TO, "--undo")
     assert undone.code == 0
     assert undone.out == (
-        f"The copy is undone. sqlite {shell.database} goes on as before; sqlite "
+        f"The copy is undone. sqlite {shell.database} continues as before; sqlite "
         f"{shell.folder}/new.db has no copied jobs.\n"
     )
     assert (ready_at(shell.url), ready_at(target_of(shell))) == (4, 1)

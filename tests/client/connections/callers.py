@@ -19,7 +19,15 @@ from sqlalchemy.pool import NullPool
 
 from tests.client.connections.django_databases import django_connection
 from windlass.client.connections.recognition import read_connection
-from windlass.engine.contract import Dialect, NewJob, Placed, PutCode, SqlStatement, SqlSteps
+from windlass.engine.contract import (
+    Dialect,
+    NewJob,
+    Placed,
+    PutCode,
+    SqlStatement,
+    SqlSteps,
+    TransactionPlace,
+)
 
 #: What the caller writes itself, in the same transaction.
 OWN: Final = "INSERT INTO notes (id, body) VALUES ('own', 'x')"
@@ -68,11 +76,12 @@ JOBS: Final = [NewJob("one", "send", "default", b"\x00%s$1"), NewJob("two", "sen
 
 
 class Place(NamedTuple):
-    """A database with the table `notes`: its url for psycopg, or its file."""
+    """A database with the table `notes`: its url for psycopg, or its file, and where jobs are
+    stored."""
 
     url: str
     file: Path
-    notes: Notes
+    notes: TransactionPlace
 
 
 def put(place: Place, connection: object) -> list[str]:

@@ -99,7 +99,7 @@ class Waiting:
 def test_every_library_stores_jobs(database: Database, caller: Caller, is_kept: bool) -> None:
     database.execute("CREATE TABLE notes (id text, body text)", f"GRANT ALL ON notes TO {WORKER}")
     engine = database.open()
-    place = Place(database.server.url(database.name), Path(), engine)  # type: ignore[arg-type]  # only its `put_within` is used
+    place = Place(database.server.url(database.name), Path(), engine)
     assert caller(place, is_kept) == ["one", "two"]
     records = engine.get(["one", "two"])
     assert [None if one is None else one.payload for one in records] == (

@@ -37,12 +37,12 @@ LISTED: Final = 20
     "--undo",
     "undoes",
     is_flag=True,
-    help="End a copy that is not complete: remove the copied jobs, and let the source go on.",
+    help="End a copy that is not complete: remove the copied jobs, and let the source continue.",
 )
 @json_option
 def copy(source_url: str, target_url: str, drain: bool, undoes: bool, as_json: bool) -> int:
     """Copy all jobs that wait and dead letters to another engine, with schedules, queue settings
-    and keys. Both sides are paused meanwhile. A copy that was killed goes on when the command is
+    and keys. Both sides are paused meanwhile. A copy that was killed continues when the command is
     given again. Afterwards the target runs the jobs, and the source keeps them and stays paused.
 
     Exits with 1 if the sides differ in the end, or while workers of the source run.
@@ -76,7 +76,7 @@ def _follow(steps: Iterable[CopyStep]) -> bool:
             display.show(step)
             if stop.wait(LOOK_S if step.is_waiting else 0):
                 say(
-                    "Stopped between two steps. Both sides stay paused: the same command goes on, "
+                    "Stopped between two steps. Both sides stay paused: the same command continues, "
                     "and with --undo it ends the copy."
                 )
                 return False
@@ -108,7 +108,7 @@ def _tell_undone(source: str, target: str, as_json: bool) -> None:
     if as_json:
         print_json({"source": source, "target": target, "undone": True})
     else:
-        tell(f"The copy is undone. {source} goes on as before; {target} has no copied jobs.")
+        tell(f"The copy is undone. {source} continues as before; {target} has no copied jobs.")
 
 
 def _print_report(report: CopyReport, *, drain: bool, as_json: bool) -> None:

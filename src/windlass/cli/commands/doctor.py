@@ -1,7 +1,7 @@
 """`windlass doctor`: check that jobs are stored safely, and that workers run them.
 
-1. The doctor checks the program and its app, then the engine, then the jobs. The engine has its own
-   checks; `support/checks.py` has all others.
+1. The doctor checks the program and its app, then the engine, the jobs, and the outbox. The engine
+   has its own checks; `support/checks.py` and `support/outbox.py` have all others.
 2. An error during a check is a finding too, so that a reader of the JSON always gets findings.
 """
 
@@ -15,6 +15,7 @@ import click
 from windlass.app import Windlass
 from windlass.cli.support.checks import examine_answers, examine_jobs, examine_program
 from windlass.cli.support.connection import connect, find_optional_app_path
+from windlass.cli.support.outbox import examine_outbox
 from windlass.cli.support.output import (
     FAILED,
     USAGE,
@@ -73,6 +74,7 @@ def _examine(app: Windlass, name: str) -> tuple[Sequence[Finding], int]:
         if not has_cause:  # otherwise a finding already says why jobs cannot be read
             findings.append(Finding(Grade.PROBLEM, "connection", str(error)))
         code = exit_code_for(error)
+    findings.extend(examine_outbox(app.settings.outbox))
     has_problem = any(finding.grade is Grade.PROBLEM for finding in findings)
     return findings, code or (FAILED if has_problem else 0)
 

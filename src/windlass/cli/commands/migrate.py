@@ -1,4 +1,5 @@
-"""`windlass migrate`: bring stored jobs to the format of this version."""
+"""`windlass migrate`: bring stored jobs to the format of this version, and make the tables of the
+outbox."""
 
 from __future__ import annotations
 
@@ -7,20 +8,28 @@ from typing import Final
 
 import click
 
-from windlass.cli.support.connection import connect, find_url
+from windlass.app import Windlass
+from windlass.cli.support.audit_trail import note_unused
+from windlass.cli.support.connection import connect, find_settings, require_used
+from windlass.cli.support.outbox import migrate_outbox
 from windlass.cli.support.output import print_json, say
 from windlass.cli.support.parameters import WholeNumber, connection_options, json_option
 from windlass.cli.support.wording import count, program
 from windlass.engine.contract import Engine, Migrated
-from windlass.engine.url import migration_sql
+from windlass.engine.url import is_postgres, migration_sql
+from windlass.outbox.tables import full_sql
+from windlass.settings import Settings
 
 #: How often the number of moved jobs is printed, in seconds.
 LINE_S: Final = 5.0
 
 
-@click.command()
+@click.command(short_help="Bring jobs to the format of this version; make the outbox.")
 @click.option(
-    "--sql", "as_sql", is_flag=True, help="Print the SQL for PostgreSQL, and change nothing."
+    "--sql",
+    "as_sql",
+    is_flag=True,
+    help="Print the SQL for PostgreSQL and the outbox, and change nothing.",
 )
 @click.option(
     "--after",
@@ -33,39 +42,62 @@ LINE_S: Final = 5.0
 def migrate(
     as_sql: bool, after: int | None, app_path: str | None, url: str | None, as_json: bool
 ) -> int:
-    """Bring the stored jobs to the format of this version.
+    """Bring the stored jobs to the format of this version, and make the tables of the outbox.
 
     Any command that opens a SQLite file migrates it. On Redis this command moves jobs in small
     batches. Exits with 1 while jobs of the old version are left: some run on its workers, or its
     producers added some. Stop these and run it again. On PostgreSQL it makes and changes tables,
     and needs a role that may. Dead jobs without a fingerprint get one.
 
+    If the app has the setting outbox, its tables are made in that database, or brought to the
+    format of this version.
+
     \b
     windlass migrate --url redis://localhost:6379/0
     windlass migrate --url postgresql://owner@localhost/shop --sql > migration.sql
+    windlass migrate --app shop.tasks:app --sql > migrations/0007_windlass_outbox.sql
     """
     if after is not None and not as_sql:
         raise click.UsageError("--after belongs to --sql.")
     if as_sql and as_json:
         raise click.UsageError("--sql prints SQL: leave out --json.")
     if as_sql:
-        return _print_sql(find_url(app_path, url), after)
-    with connect(app_path, url, makes_tables=True) as app:
-        done = migrate_all(app.engine)
-        stored = app.engine.migrate()
-        app.dead.regroup()
+        return _print_sql(find_settings(app_path, url), after)
+    with connect(app_path, url, even_unused=True) as app:
+        outbox = app.settings.outbox
+        made = migrate_outbox(outbox) if outbox else None
+        if outbox and not as_json:
+            say(f"{outbox.location}: the tables of the outbox have format {made}.")
+        if app.engine.is_used() or is_postgres(app.settings.url) or not outbox:
+            return _migrate_engine(app, made, as_json=as_json)
+        note_unused()
         if as_json:
-            location = app.engine.location
-            counted = {"moved": done.moved, "left": done.left, "steps": done.steps}
-            print_json({"engine": location, "format": stored, **counted})
+            print_json({"engine": app.engine.location, "outbox": made})
         else:
-            _report(app.engine.location, done, stored)
+            say(f"{app.engine.location}: nothing to migrate; it was never used.")
+    return 0
+
+
+def _migrate_engine(app: Windlass, outbox_format: int | None, *, as_json: bool) -> int:
+    if not is_postgres(app.settings.url):
+        require_used(app)
+    done = migrate_all(app.engine)
+    stored = app.engine.migrate()
+    app.dead.regroup()
+    if as_json:
+        location = app.engine.location
+        counted = {"moved": done.moved, "left": done.left, "steps": done.steps}
+        print_json({"engine": location, "format": stored, **counted, "outbox": outbox_format})
+    else:
+        _report(app.engine.location, done, stored)
     return 1 if done.left else 0
 
 
-def _print_sql(url: str, after: int | None) -> int:
-    """Print the SQL of the missing migrations, for other tools."""
-    text = migration_sql(url, after)
+def _print_sql(settings: Settings, after: int | None) -> int:
+    """Print the SQL of the outbox, and of the missing migrations, for other tools."""
+    text = full_sql(settings.outbox) if settings.outbox else ""
+    if is_postgres(settings.url) or not text:
+        text += migration_sql(settings.url, after)
     if text:
         click.echo(text, nl=False)
     else:

@@ -21,17 +21,21 @@ from windlass.cli.support.loads import (
     queue_row,
     task_rows,
 )
+from windlass.cli.support.outbox import describe_state, read_state
 from windlass.cli.support.output import print_json, print_table, say
 from windlass.cli.support.parameters import json_option, moment, queue_name
-from windlass.cli.support.wording import count, never_stored, program, span
+from windlass.cli.support.wording import count, never_stored, program, sentence, span
 from windlass.core.history import KEEP_MINUTES_MS
 from windlass.core.introduction import Introduction
 from windlass.core.queues.labels import labels_of, may_take, queue_of
 from windlass.core.queues.load import QueueLoad
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import JobRecord, QueueRecord, SessionCommand, SessionRecord, Stats
+from windlass.errors import EngineError
 from windlass.fleet import read_fleet
 from windlass.history import StepName, choose_history, read_window
+from windlass.outbox.rows import OutboxState
+from windlass.outbox.url import OutboxUrl
 from windlass.queue_loads import read_loads
 
 
@@ -82,9 +86,11 @@ def status(
 def _show_now(app: Windlass, *, as_json: bool) -> None:
     stats, sessions, queues = app.engine.stats(), app.engine.sessions(), app.engine.queues()
     location, paused_tasks = app.engine.location, app.engine.paused_tasks()
+    outbox = _read_outbox(app)
     if as_json:
         found = {"stats": describe_stats(stats), "sessions": sessions, "queues": queues}
-        print_json({"engine": location, **found, "paused_tasks": paused_tasks})
+        known = {"error": outbox} if isinstance(outbox, str) else outbox
+        print_json({"engine": location, **found, "paused_tasks": paused_tasks, "outbox": known})
     else:
         say(f"Engine: {location}")
         _print_queues(stats, location)
@@ -94,6 +100,21 @@ def _show_now(app: Windlass, *, as_json: bool) -> None:
         _print_held(app, stats)
         _print_sessions(sessions)
         _print_orphans(stats)
+        _print_outbox(app.settings.outbox, outbox)
+
+
+def _read_outbox(app: Windlass) -> OutboxState | str | None:
+    """What waits in the outbox, or why that is not known; None without an outbox."""
+    try:
+        return read_state(app.settings.outbox) if app.settings.outbox else None
+    except EngineError as error:
+        return str(error)
+
+
+def _print_outbox(url: OutboxUrl, found: OutboxState | str | None) -> None:
+    if found is not None:
+        text = found if isinstance(found, str) else describe_state(url, found)
+        say(f"Outbox: {sentence(text)}")
 
 
 def _show_history(

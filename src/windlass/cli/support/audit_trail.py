@@ -106,7 +106,13 @@ def audited(app: Windlass) -> Iterator[None]:
         if notes(context).get("done"):
             _add(app, path, subject, context, error)
         raise
-    _add(app, path, subject, context)
+    if not notes(context).get("is_unused"):
+        _add(app, path, subject, context)
+
+
+def note_unused() -> None:
+    """Add no entry for the current command: the engine was never used, and stays so."""
+    note(is_unused=True)
 
 
 def note(**facts: object) -> None:

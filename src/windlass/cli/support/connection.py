@@ -37,7 +37,7 @@ from windlass.cli.support.output import say
 from windlass.cli.support.parameters import connection_options
 from windlass.core.foreign_words import nearest
 from windlass.engine.contract import Capability
-from windlass.engine.url import absolute_url, is_postgres
+from windlass.engine.url import absolute_url
 from windlass.errors import AppNotFound, EngineError, WindlassError
 from windlass.settings import Settings, Source, find_overruled, without_secrets
 
@@ -201,27 +201,21 @@ def connect(
     url: str | None,
     *,
     even_unused: bool = False,
-    makes_tables: bool = False,
 ) -> Iterator[Windlass]:
     """Connect to the engine of a command. With only a url, use an app without tasks. Refuse an
-    engine that was never used, unless the command may look at one, or makes the tables of a
-    PostgreSQL database."""
+    engine that was never used, unless the command may look at one."""
     app, is_default_url = _find_app(app_path, url)
     _require_engine(app)
-    even_unused = even_unused or (makes_tables and is_postgres(app.settings.url))
-    if (is_default_url or not even_unused) and not app.engine.is_used():
-        file = _sqlite_file(app.settings.url)
-        location = app.engine.location
-        told = _no_database(file, is_default_url=is_default_url) if file else _not_set_up(location)
-        raise EngineError(told, location=str(file or location))
+    if is_default_url or not even_unused:
+        require_used(app, is_default_url=is_default_url)
     with audited(app):
         yield app
     app.close()
 
 
-def find_url(app_path: str | None, url: str | None) -> str:
-    """Find the url of the engine of a command, without opening the engine."""
-    return _find_app(app_path, url)[0].settings.url
+def find_settings(app_path: str | None, url: str | None) -> Settings:
+    """Find the settings of the app of a command, without opening its engine."""
+    return _find_app(app_path, url)[0].settings
 
 
 def _find_app(app_path: str | None, url: str | None) -> tuple[Windlass, bool]:
@@ -235,6 +229,15 @@ def _find_app(app_path: str | None, url: str | None) -> tuple[Windlass, bool]:
     _replace_url(app, url)
     _tell_overruled(app)
     return app, False
+
+
+def require_used(app: Windlass, *, is_default_url: bool = False) -> None:
+    """Refuse an engine that was never used."""
+    if app.engine.is_used():
+        return
+    file, location = _sqlite_file(app.settings.url), app.engine.location
+    told = _no_database(file, is_default_url=is_default_url) if file else _not_set_up(location)
+    raise EngineError(told, location=str(file or location))
 
 
 def connected(command: Callable[..., T]) -> Callable[..., T]:

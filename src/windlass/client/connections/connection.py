@@ -36,7 +36,7 @@ _HAS_NO_TABLE: Final = frozenset({"42P01", "3F000"})
 _HAS_NO_RIGHT: Final = "42501"
 _IS_READ_ONLY: Final = "25006"
 #: How the message of SQLite begins.
-_NO_TABLE_ON_SQLITE: Final = "no such table: windlass"
+_NO_TABLE_ON_SQLITE: Final = "no such table: "
 
 
 class CallerConnection(ABC):

@@ -173,7 +173,7 @@ class PostgresEngine:
         return self._judge(outcomes, ended.fetchall())
 
     def _judge(self, outcomes: Sequence[Outcome], ended: Iterable[Row]) -> list[Verdict]:
-        """The verdicts on successes, of which these were current."""
+        """The verdicts on successes, given those that were current."""
         keys = set(ended)
         others = [outcome for outcome in outcomes if (outcome.id, outcome.token) not in keys]
         self._result_wakeup.publish([job_id for job_id, _ in keys])

@@ -163,4 +163,5 @@ def describe_app(app: Windlass, introduction: bytes) -> Ready:
         introduction=introduction,
         redact=settings.redact,
         parameters=sensitive_parameters(app),
+        outbox=settings.outbox.url,
     )

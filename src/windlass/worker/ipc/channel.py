@@ -125,6 +125,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     introduction: bytes = b""  # the description of the child's sessions
     redact: tuple[str, ...] = ()  # names of arguments that the log does not show
     parameters: dict[str, ParameterNames] = {}  # of tasks with such a positional parameter
+    outbox: str = ""  # the url of the outbox to relay
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):

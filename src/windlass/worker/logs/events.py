@@ -236,10 +236,29 @@ class LogEvent(StrEnum):
         "schedule why",
     )
     SCHEDULE_UNREADABLE = "cannot read schedule %s, leaving it to other workers: %s", "schedule why"
+    # the outbox
+    OUTBOX_AWAY = "cannot read the outbox, retrying: %s", "why"
+    OUTBOX_BACK = "outbox is available again: %s", "outbox"
+    OUTBOX_ENGINE_AWAY = "relay of the outbox lost connection to engine, retrying: %s", "why"
+    OUTBOX_JOB_REFUSED = (
+        "cannot relay job %s of the outbox, retrying in %s: %s",
+        "job_id delay why",
+    )
+    OUTBOX_QUEUE_FULL = "queue %s is full, its jobs wait in the outbox", "queue"
+    OUTBOX_KEY_CONFLICT = (
+        "dropped job %s of task %s from the outbox: its idempotency key belongs to job %s, which "
+        "has other arguments",
+        "job_id task other_job_id",
+    )
+    OUTBOX_DUPLICATE = (
+        "dropped job %s of task %s from the outbox: job %s holds its unique key",
+        "job_id task other_job_id",
+    )
     WAITER_REFUSED = "engine refused to wake idle children, retrying: %s", "why"
     WAITER_ENGINE_AWAY = "waiter lost connection to engine, retrying: %s", "why"
     # bugs
     PUMP_FAILED = "fetcher of session %s failed, restarting it", "session"
+    OUTBOX_FAILED = "relay of the outbox failed, retrying"
     WATCH_FAILED = "watchdog of this child failed, retrying"
     UPKEEP_FAILED = "maintenance of the worker failed, retrying"
     WAITER_FAILED = "waiter of the worker failed, restarting it"

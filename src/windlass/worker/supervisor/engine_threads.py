@@ -1,4 +1,5 @@
-"""The threads of a worker that call the engine for all children: heartbeat, maintenance, waiter.
+"""The threads of a worker that call the engine for all children: heartbeat, maintenance, waiter
+and, for an app with an outbox, its relay.
 
 Each thread has its own engine object, so that no thread waits for calls of another.
 """
@@ -14,10 +15,12 @@ from windlass.core.alerts.rules import AlertEvent
 from windlass.core.introduction import Introduction
 from windlass.engine.contract import Engine, EngineOptions, Outcome, Plan, SessionCommand
 from windlass.engine.url import open_engine
+from windlass.outbox.url import OutboxUrl
 from windlass.worker.ipc.channel import Ready
 from windlass.worker.maintenance.alerts import AlertEvaluator
 from windlass.worker.maintenance.heartbeat import Contact, Heartbeat, Living
 from windlass.worker.maintenance.measures import WorkerMeasures
+from windlass.worker.maintenance.outbox import OutboxRelay
 from windlass.worker.maintenance.schedules import Scheduler
 from windlass.worker.maintenance.service import Maintenance
 from windlass.worker.supervisor.waiter import WorkerWaiter
@@ -26,9 +29,9 @@ OpenEngine = Callable[[str, EngineOptions], Engine]
 
 
 class EngineThreads:
-    """Heartbeat, maintenance and waiter. Maintenance uses `engine`, and ends it. Without `options`
-    all three share `engine`, which stays open. `suspects` is the plan of jobs that must run alone,
-    if the worker runs such jobs. These threads call the callbacks."""
+    """Heartbeat, maintenance, waiter and relay. Maintenance uses `engine`, and ends it. Without
+    `options` all of them share `engine`, which stays open. `suspects` is the plan of jobs that must
+    run alone, if the worker runs such jobs. These threads call the callbacks."""
 
     def __init__(
         self,
@@ -83,6 +86,10 @@ class EngineThreads:
             ends_engine=ends_engine,
         )
         self.waiter = WorkerWaiter(waiting, suspects, on_suspects, ends_engine=ends_engine)
+        self.relay: OutboxRelay | None = None
+        if ready.outbox:
+            relaying = engine if options is None else open_engine(ready.url, options)
+            self.relay = OutboxRelay(relaying, OutboxUrl(ready.outbox), ends_engine=ends_engine)
 
     def _pass_on(self, command: SessionCommand) -> None:
         """Pass on a command of an operator. First end the wait for jobs, or begin it again: a quiet
@@ -93,3 +100,10 @@ class EngineThreads:
     def start(self) -> None:
         for thread in (self.heartbeat, self.maintenance, self.waiter):
             thread.start()
+        if self.relay is not None:
+            self.relay.start()
+
+    def stop_relay(self, timeout_s: float) -> None:
+        """Stop the relay, if there is one, after its batch."""
+        if self.relay is not None:
+            self.relay.stop(timeout_s)

@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from logging import getLogger
+from math import inf
 from time import monotonic, time_ns
 
 from windlass.core.alerts.rules import AlertEvent
@@ -188,6 +189,7 @@ class Supervisor:
                 self._kill_all()
             if self._threads is not None:
                 maintenance = self._threads.maintenance
+                self._threads.stop_relay(WAITER_S)
                 self._threads.waiter.stop(WAITER_S)
                 maintenance.stop(CLOSE_S if maintenance.answered_at else UNANSWERED_S)
                 self._threads.heartbeat.stop(UNANSWERED_S)
@@ -550,7 +552,10 @@ class Supervisor:
         if self._stops or self._threads is None:
             return
         tables = [child.table for child in self._children.values()]
-        if not is_burst_done(tables, self._threads.maintenance.settled_at()):
+        settled_at, relay = self._threads.maintenance.settled_at(), self._threads.relay
+        if relay is not None:
+            settled_at = max(settled_at, relay.relayed_at)
+        if not is_burst_done(tables, settled_at, inf if relay is None else relay.looked_at):
             for child in self._children.values():
                 child.wakes.send(LOOK)
             self._reactor.after(BURST_S, self._end_burst)
@@ -581,13 +586,15 @@ class Supervisor:
             self._kill(child)
 
 
-def is_burst_done(tables: Sequence[SlotTable], settled_at: float) -> bool:
+def is_burst_done(tables: Sequence[SlotTable], settled_at: float, looked_at: float = inf) -> bool:
     """Return whether nothing is left to do: all children were idle at one moment, jobs of dead
-    children were released by then (`settled_at`), and each child has made one more empty claim
-    since. One idle moment is not enough: a child may have been granted a job that another child
-    enqueued, without a reply yet. A child that never claimed is ignored, because it may be unable
-    to start."""
+    children were released and those of an outbox relayed by then (`settled_at`), and each child has
+    made one more empty claim since. One idle moment is not enough: a child may have been granted a
+    job that another child enqueued, without a reply yet. The outbox was found empty after that
+    moment (`looked_at`): jobs that ran before may have enqueued there. A child that never claimed
+    is ignored, because it may be unable to start."""
     spans = [table.idle() for table in tables if table.newest_nonce.read()]
     if not spans or not all(since for since, _ in spans):
         return False
-    return max(settled_at, *(since for since, _ in spans)) < min(at for _, at in spans)
+    idle_since = max(since for since, _ in spans)
+    return max(settled_at, idle_since) < min(at for _, at in spans) and idle_since < looked_at

@@ -43,7 +43,7 @@ FROM (
 ) AS clock
 
 -- name: claim_line
--- Lease the next jobs of one line, if nothing is due, no session is silent, workers were heard of lately, the settings
+-- Lease the next jobs of one line, if nothing is due, no session is silent, workers have called lately, the settings
 -- of queues are still these, and the session, which must be locked, is known and alive, and the nonce new; perhaps also
 -- if no other line has jobs. Takes none if one of the next jobs has expired. Jobs of one rank before a place are passed
 -- over, to skip dead rows. The last column is how many jobs were looked at.

@@ -235,7 +235,7 @@ def start_turn(
 
 
 def news_of(jobs: Sequence[NewJob]) -> tuple[dict[ReadyLine, int], list[ReadyTask]]:
-    """What idle workers are told of new jobs."""
+    """The news of new jobs for idle workers."""
     ready: dict[ReadyLine, int] = {}
     tasks: list[ReadyTask] = []
     for (line, task), number in Counter([(job.queue, job.task) for job in jobs]).items():
