@@ -7,6 +7,7 @@ takes longer than a new copy.) A database whose tables were changed, or have gro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg.sql import SQL
 
-from tests.postgres_server import OWNER, WORKER, Connection, PostgresServer, shared_server
+from tests.postgres_server import OWNER, PROJECT, WORKER, Connection, PostgresServer, shared_server
 from windlass.engine.contract import EngineOptions
 from windlass.engine.url import open_engine
 
@@ -165,12 +166,19 @@ def _restore_contents(connection: Connection, contents: Contents) -> None:
 
 # ------------------------------------------------------------------------- databases with tables
 
-#: The rights of programs that only use the tables.
-RIGHTS: Final = f"""
-GRANT USAGE ON SCHEMA windlass TO {WORKER};
-GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON ALL TABLES IN SCHEMA windlass TO {WORKER};
-GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA windlass TO {WORKER};
-"""
+#: The page with the rights of programs that change no table.
+RIGHTS_PAGE: Final = PROJECT / "docs" / "internals" / "postgres.md"
+
+
+def _documented_rights() -> str:
+    page = RIGHTS_PAGE.read_text(encoding="utf-8")
+    grants: list[str] = re.findall(r"^GRANT .* TO shop;$", page, re.MULTILINE)
+    assert grants, RIGHTS_PAGE
+    return "\n".join(grants).replace("shop;", f"{WORKER};")
+
+
+#: The documented rights, for our user.
+RIGHTS: Final = _documented_rights()
 
 
 def borrow_database() -> str:

@@ -81,9 +81,11 @@ def test_the_metadata_says_what_is_needed(packages: Packages) -> None:
         *("apsw>=3.51.3", "click>=8.1", "msgspec>=0.22", "rich>=13.7"),
         "tzdata; sys_platform == 'win32'",
     }
-    assert {"hiredis>=3; extra == 'redis'", "redis>=5; extra == 'redis'"} <= set(
-        said.get_all("Requires-Dist", [])
-    )
+    assert {
+        "hiredis>=3; extra == 'redis'",
+        "psycopg[binary]>=3.2; extra == 'postgres'",
+        "redis>=5; extra == 'redis'",
+    } <= set(said.get_all("Requires-Dist", []))
 
 
 def test_it_stays_small(packages: Packages) -> None:

@@ -339,7 +339,7 @@ def end_all(world: World) -> None:
     world.engine.close("worker", [], "ended")
 
 
-# --------------------------------------------------------------------------------- producers continue
+# ------------------------------------------------------------------------------ producers continue
 
 
 def test_jobs_that_arrive_during_a_copy_are_copied(sides: Sides) -> None:

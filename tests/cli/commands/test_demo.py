@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from tests.app.hand import Hand
 from tests.cli.shell import Shell
+from tests.postgres_server import OWNER, shared_server
 from tests.redis_server import free_port, private_server
 from windlass import Windlass
 from windlass.cli.commands.demo.place import choose_url, removals
@@ -18,6 +20,7 @@ from windlass.cli.commands.demo.proof import Proof, prove
 from windlass.cli.commands.demo.worker_process import describe_exit
 from windlass.core.ids import new_nonce
 from windlass.engine.contract import Plan, Succeeded
+from windlass.engine.postgres.url import read_address as read_postgres
 from windlass.engine.redis.keys import KINDS, key
 from windlass.engine.redis.url import read_address
 from windlass.testing.contract.world import claim_jobs
@@ -61,6 +64,27 @@ def test_nothing_is_lost_on_a_server(shell: Shell) -> None:
         server.end()
 
 
+@pytest.mark.slow
+def test_nothing_is_lost_on_postgresql(shell: Shell) -> None:
+    server = shared_server()
+    name = server.new_database()
+    ran = shell.type("demo", TMPDIR=str(shell.folder), WINDLASS_URL=server.url(name, user=OWNER))
+    assert (ran.code, ran.err) == (0, ""), ran.out
+    assert "Nothing was lost." in ran.out
+    assert "was killed with SIGKILL while it held" in ran.out
+    printed = ran.out.replace("***", OWNER)
+    [check] = re.findall(r"^  (\S+ check --url .*)$", printed, re.MULTILINE)
+    [remove] = re.findall(r"^  (psql .*)$", printed, re.MULTILINE)
+    with server.connect(name) as connection:
+        for hint, left in ((check, 1), (remove, 0)):
+            subprocess.run(["bash", "-euc", hint], check=True, capture_output=True)
+            schemas = connection.execute(
+                "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'windlass%'"
+            )
+            assert len(schemas.fetchall()) == left
+    server.drop_database(name)
+
+
 def test_a_server_that_is_away_leaves_nothing(shell: Shell) -> None:
     url = f"redis://127.0.0.1:{free_port()}/0"
     ran = shell.type("demo", TMPDIR=str(shell.folder), WINDLASS_URL=url)
@@ -84,6 +108,26 @@ def test_an_own_namespace_is_left_alone(tmp_path: Path) -> None:
     pattern = f"{address.namespace}:{{*"
     assert removal.startswith(f"redis-cli -s /run/redis.sock -n 3 --scan --pattern '{pattern}' | ")
     assert fnmatchcase(key(address.namespace, 3, "meta"), pattern)
+
+
+@pytest.mark.parametrize(
+    ("given", "of_psql"),
+    [
+        (
+            "postgresql://me:pw@db/shop?schema=mine&pooler=transaction&sslmode=require",
+            "postgresql://***@db/shop?sslmode=require",
+        ),
+        ("postgres:///shop?host=/run/postgresql", "postgres:///shop?host=%2Frun%2Fpostgresql"),
+        ("postgresql://db/shop", "postgresql://db/shop"),
+    ],
+)
+def test_an_own_schema_is_left_alone(tmp_path: Path, given: str, of_psql: str) -> None:
+    url = choose_url(given, tmp_path)
+    schema = read_postgres(url).schema
+    assert schema.startswith("windlass_demo_")
+    assert url.startswith(given.partition("?")[0])
+    *_, removal = removals(url, tmp_path)
+    assert shlex.split(removal) == ["psql", of_psql, "-c", f"DROP SCHEMA {schema} CASCADE"]
 
 
 # --------------------------------------------------------------------------------------- the proof

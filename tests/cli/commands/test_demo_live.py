@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from tests.cli.shell import Shell
+from tests.postgres_server import OWNER, shared_server
 from tests.redis_server import free_port, private_server
 from tests.worker.yard import until
 
@@ -124,6 +125,18 @@ def test_it_runs_on_a_server(shell: Shell) -> None:
         assert "redis-cli -u" in demo.output()
     finally:
         server.end()
+
+
+@pytest.mark.slow
+def test_it_runs_on_postgresql(shell: Shell) -> None:
+    server = shared_server()
+    name = server.new_database()
+    with live_demo(shell.folder, WINDLASS_URL=server.url(name, user=OWNER)) as demo:
+        before = demo.succeeded()
+        until(lambda: demo.succeeded() > before, "a job of the worker")
+        assert demo.end(signal.SIGINT) == 0
+    assert "DROP SCHEMA windlass_demo_" in demo.output()
+    server.drop_database(name)
 
 
 @pytest.mark.slow

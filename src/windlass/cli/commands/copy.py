@@ -76,8 +76,8 @@ def _follow(steps: Iterable[CopyStep]) -> bool:
             display.show(step)
             if stop.wait(LOOK_S if step.is_waiting else 0):
                 say(
-                    "Stopped between two steps. Both sides stay paused: the same command continues, "
-                    "and with --undo it ends the copy."
+                    "Stopped between two steps. Both sides stay paused: the same command continues "
+                    "the copy, and with --undo it ends the copy."
                 )
                 return False
     return True

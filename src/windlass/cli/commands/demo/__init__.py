@@ -25,7 +25,8 @@ def demo(serve: bool, port: int | None) -> int:
     With --serve it runs a shop under load instead, with its past and its dashboard, on a loopback
     address that it prints. SIGTERM or Ctrl-C ends it.
 
-    With a Redis url it runs on that server, under its own namespace.
+    With a Redis url it runs on that server, under its own namespace; with a PostgreSQL url, in its
+    own schema.
 
     \b
     windlass demo
