@@ -66,7 +66,7 @@ class QueueSettings:
 
 
 def _has_settings(record: QueueRecord | None) -> bool:
-    """Whether a queue has settings of its own, besides a pause."""
+    """Whether a queue has settings of its own, in addition to a pause."""
     return record is not None and (record.ageing_ms > 0 or record.max_waiting > 0)
 
 
