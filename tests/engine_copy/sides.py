@@ -35,7 +35,7 @@ class Sides:
     ) -> CopyReport:
         """Copy to the end. `between` is called after each step."""
         copier = Copier(self.source.engine, self.target.engine, drains=drains)
-        for step in copier.run():
+        for step in moving(self, copier.run()):
             between(step)
         return copier.report()
 
@@ -100,4 +100,12 @@ class HookedEngine:
 def steps_of(sides: Sides, mortal: MortalEngines) -> Iterator[CopyStep]:
     """The steps of a copy, through engines that may end it."""
     copier = Copier(mortal.wrap(sides.source.engine), mortal.wrap(sides.target.engine))
-    return copier.run()
+    return moving(sides, copier.run())
+
+
+def moving(sides: Sides, steps: Iterator[CopyStep]) -> Iterator[CopyStep]:
+    """Let time pass while a copy waits."""
+    for step in steps:
+        if step.is_waiting:
+            sides.advance(1)
+        yield step

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, cast
+from typing import Any, Final, cast
 
+import apsw
 import pytest
 from msgspec.structs import replace
 
-from tests.engine_copy.sides import HookedEngine, KilledError, MortalEngines, Sides, steps_of
+from tests.engine.conftest import repair_all
+from tests.engine_copy.sides import (
+    HookedEngine,
+    KilledError,
+    MortalEngines,
+    Sides,
+    moving,
+    steps_of,
+)
 from tests.engine_copy.stock import (
     DAY_MS,
     PERIOD_MS,
@@ -27,6 +36,7 @@ from windlass.engine.contract import (
     Beat,
     Engine,
     JobRecord,
+    Plan,
     PutCode,
     QueueChange,
     QueueRecord,
@@ -40,18 +50,22 @@ from windlass.engine.url import open_engine
 from windlass.engine_copy import jobs as walking
 from windlass.engine_copy.copier import ComparedKind, Copier, CopyStep
 from windlass.engine_copy.documents import Phase, StoredState
-from windlass.engine_copy.jobs import LEAST_KEEP_MS
+from windlass.engine_copy.jobs import LEAST_KEEP_MS, WALKS
 from windlass.engine_copy.undo import undo
 from windlass.errors import CopyRefused
 from windlass.testing.contract.machine import all_holders, all_keys
 from windlass.testing.contract.place import OPTIONS
-from windlass.testing.contract.world import LEASE_MS, World
+from windlass.testing.contract.world import LEASE_MS, World, claim_jobs
 
 
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walking, "PAGE", 3)
     monkeypatch.setattr(walking, "_FIRST_READ", 2)
+
+
+#: What a copy does while jobs of the source run.
+DRAINING: Final = "waiting for running jobs"
 
 
 def passes_in(steps: list[CopyStep]) -> int:
@@ -254,10 +268,10 @@ def test_workers_are_drained(sides: Sides) -> None:
 
     def work(step: CopyStep) -> None:
         nonlocal waits
-        if not step.is_waiting:
+        if step.doing != DRAINING:
             return
         waits += 1
-        assert step == CopyStep("waiting for running jobs", 1, is_waiting=True)
+        assert step == CopyStep(DRAINING, 1, is_waiting=True)
         pulses = sides.source.engine.beat([Beat(session="busy"), Beat(session="idle")])
         assert {pulse.command for pulse in pulses} == {SessionCommand.QUIET}
         assert claimed(sides.source) == []
@@ -277,7 +291,7 @@ def test_a_job_that_is_given_back_during_the_drain_keeps_its_place(files: Sides)
     claim = files.source.claim(limit=1).claims[0]
 
     def work(step: CopyStep) -> None:
-        if step.is_waiting:
+        if step.doing == DRAINING:
             files.source.finish(Released(id=claim.id, token=claim.token, started=False))
 
     assert files.copy(drains=True, between=work).is_complete
@@ -289,7 +303,7 @@ def test_a_job_that_ends_between_two_calls_is_not_copied(files: Sides) -> None:
     source = files.source.engine
     hooked = HookedEngine(source, "read_copies", lambda: source.cancel([id]))
     files.advance(1)
-    for _ in Copier(cast(Engine, hooked), files.target.engine).run():
+    for _ in moving(files, Copier(cast(Engine, hooked), files.target.engine).run()):
         pass
     assert files.target.ids() == [other]
 
@@ -298,8 +312,9 @@ def test_a_job_that_ends_during_the_drain_is_not_copied(files: Sides) -> None:
     id = files.source.put()
     claim = files.source.take()
 
-    def work(_step: CopyStep) -> None:
-        files.source.finish(Succeeded(id=id, token=claim.token))
+    def work(step: CopyStep) -> None:
+        if step.doing == DRAINING:
+            files.source.finish(Succeeded(id=id, token=claim.token))
 
     report = files.copy(drains=True, between=work)
     assert (report.is_complete, report.jobs) == (True, ())
@@ -312,7 +327,7 @@ def test_jobs_of_dead_workers_are_taken_back(sides: Sides) -> None:
     sides.meet()
 
     def wait(step: CopyStep) -> None:
-        if step.is_waiting:
+        if step.doing == DRAINING:
             sides.source.pass_time(LEASE_MS // 3)
             sides.source.engine.close("bystander", [], "ended")
 
@@ -324,7 +339,7 @@ def test_a_worker_that_starts_during_a_copy_ends_it(files: Sides) -> None:
     files.source.put_many(3)
 
     def start(step: CopyStep) -> None:
-        if step.doing == "comparing jobs" and "new" not in open_queues(files.source.engine):
+        if step.doing == "copying jobs" and "new" not in open_queues(files.source.engine):
             files.source.put(queue="new")
             assert files.source.take().queue == "new"
 
@@ -339,51 +354,58 @@ def end_all(world: World) -> None:
     world.engine.close("worker", [], "ended")
 
 
-# ------------------------------------------------------------------------------ producers continue
+# ------------------------------------------------------------------------------- producers continue
 
 
-def test_jobs_that_arrive_during_a_copy_are_copied(sides: Sides) -> None:
+def test_jobs_that_arrive_before_the_comparison_are_copied(sides: Sides) -> None:
     first = sides.source.put()
     late: list[str] = []
 
     def enqueue(step: CopyStep) -> None:
         sides.advance(1)
-        if step.doing in ("copying jobs", "comparing jobs") and len(late) < 4:
+        if step.doing == "copying jobs":
             late.append(sides.source.put(queue=f"new {len(late)}"))
 
     report = sides.copy(between=enqueue)
-    assert report.is_complete
+    assert (report.is_complete, report.newer) == (True, 0)
+    assert len(late) == len(WALKS)
     assert jobs_of(sides.target.engine).keys() == {first, *late}
     assert sorted(claimed(sides.target)) == sorted([first, *late])
     assert claimed(sides.source) == []
 
 
-def test_what_a_comparison_has_copied_is_compared_again(files: Sides) -> None:
-    files.source.put()
-    seen: list[CopyStep] = []
+def test_jobs_that_arrive_all_the_time_keep_no_copy_from_its_end(sides: Sides) -> None:
+    """Each is copied by one of the runs."""
+    put = [sides.source.put()]
 
-    def enqueue(step: CopyStep) -> None:
-        files.advance(1)
-        if step == CopyStep("copying jobs", 1, 1) and step not in seen:
-            files.source.put(queue="a")  # before the place of this pass
-        seen.append(step)
+    def enqueue(_step: CopyStep) -> None:
+        sides.advance(1)
+        put.append(sides.source.put(idempotency_key=f"key {len(put)}"))
 
-    assert files.copy(between=enqueue).is_complete
-    assert passes_in(seen) == 2
+    report = sides.copy(between=enqueue)
+    assert report.is_complete
+    assert report.newer == len(put) - len(jobs_of(sides.target.engine)) > 0
+    ran = Counter(run_and_forget(sides))
+    for _ in range(2):
+        assert sides.copy(between=enqueue).is_complete
+        ran.update(run_and_forget(sides))
+    assert (sides.copy().newer, sides.copy().copied) == (0, 0)
+    ran.update(run_and_forget(sides))
+    assert ran == Counter(put)
+    assert claimed(sides.source) == []
 
 
-def test_a_copy_does_not_follow_producers_for_ever(files: Sides) -> None:
-    def enqueue(step: CopyStep) -> None:
-        files.advance(1)
-        files.source.put()
-
-    files.source.put()
-    report = files.copy(between=enqueue)
-    assert not report.is_complete
-    (kind,) = report.jobs
-    assert kind.source > kind.target > 0
-    assert claimed(files.target) == claimed(files.source) == []
-    assert files.copy().is_complete
+def run_and_forget(sides: Sides) -> list[str]:
+    """Run the ready jobs of the target, and purge them."""
+    engine, session = sides.target.engine, sides.target.nonce()
+    claims = claim_jobs(engine, session, session, Plan(), 10_000).claims
+    engine.finish([Succeeded(id=one.id, token=one.token) for one in claims])
+    engine.close(session, [], "ended")
+    sides.advance(MIN_RECORD_MS)
+    while engine.tend().more:
+        pass
+    assert sides.target.ids() == []
+    return [claim.id for claim in claims]
 
 
 def test_later_jobs_are_copied_by_another_run_and_earlier_ones_are_not(sides: Sides) -> None:
@@ -442,6 +464,20 @@ def test_a_job_that_a_later_run_cannot_tell_apart_is_reported(files: Sides) -> N
     report = files.copy()
     assert not report.is_complete
     assert report.copied == 0
+
+
+def test_a_source_that_counts_other_jobs_than_it_lists_is_reported(files: Sides) -> None:
+    """Both are read from the source: neither may hide a job from the other."""
+    files.source.put()
+    vandal = apsw.Connection(str(files.source_file))
+    vandal.execute("UPDATE counters SET number = 2")
+    vandal.close()
+    report = files.copy()
+    assert not report.is_complete
+    assert [(kind.source, kind.target) for kind in report.jobs] == [(2, 1)]
+    assert claimed(files.target) == []
+    assert repair_all(files.source.engine, change=True).fixed
+    assert files.copy().is_complete
 
 
 def test_jobs_of_the_future_are_copied_once(files: Sides) -> None:
@@ -616,9 +652,9 @@ def test_dead_jobs_are_kept_for_a_while(files: Sides) -> None:
     files.source.advance(OPTIONS.dead_ttl_ms)
     files.meet()
     assert files.copy().is_complete
-    files.advance(LEAST_KEEP_MS - 1)
+    files.advance(LEAST_KEEP_MS - 2)
     assert files.target.engine.tend().purged == 0
-    files.advance(1)
+    files.advance(2)
     assert files.target.engine.tend().purged == 4
 
 

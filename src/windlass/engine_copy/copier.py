@@ -2,12 +2,12 @@
 
 1. `naming`: the queues and schedules that are paused on either side are listed, for the end.
 2. `copying`: all queues and schedules of the source are paused, and the queues of the target. When
-   no job of the source runs any more, a first pass copies all jobs. Further passes compare both
-   sides and copy what is missing, until one finds nothing to copy, and the target has as many jobs
-   as the source counts.
+   no job of the source runs any more, a first pass copies all jobs. Another one compares both sides
+   and copies what is missing. It looks at jobs that were created before it began, so that producers
+   cannot keep a copy from its end.
 3. `opening`: the schedules are put into the target, and its queues are resumed. From here on no job
    is copied: the target may have run it already, and forgotten it.
-4. `done`: another run copies only jobs that were created since then.
+4. `done`: another run copies only jobs that were created later.
 
 The phase and the place of the first pass are stored in the source after each page. A copy that is
 killed repeats at most one page, which changes nothing.
@@ -30,6 +30,7 @@ from windlass.engine_copy.documents import (
     SOURCE_QUEUES,
     SOURCE_SCHEDULES,
     TARGET_QUEUES,
+    CopyState,
     Mark,
     Phase,
     StoredState,
@@ -58,8 +59,8 @@ from windlass.engine_copy.target import (
     watched_jobs,
 )
 
-#: After this many comparisons something else changes the source.
-MOST_PASSES: Final = 5
+#: After this many passes something else changes the source.
+MOST_PASSES: Final = 6
 
 
 class CopyStep(NamedTuple):
@@ -88,6 +89,7 @@ class CopyReport(msgspec.Struct, frozen=True, kw_only=True):
     is_complete: bool  # all is copied, and the target is open
     is_late: bool  # only jobs were copied that were created after an earlier, complete copy
     copied: int  # jobs that this run has stored
+    newer: int  # jobs that were enqueued into the source meanwhile, for another run
     renamed: int  # jobs that have another id in the target
     jobs: tuple[ComparedKind, ...]  # empty if an earlier run has compared them
     refused: tuple[str, ...]  # jobs whose key another job of the target has
@@ -103,10 +105,12 @@ class Copier:
         self._target = target
         self._drains = drains
         self._settings = QueueSettings(source, target)
-        self._copied = 0
+        self._copied = 0  # by earlier passes
+        self._total = 0  # about how many jobs a pass sees
         self._jobs: JobPass | None = None  # the last pass
         self._keys: KeyPass | None = None
         self._numbers: Counter[Kind] = Counter()  # the jobs of the source after it
+        self._newer = 0
         self._is_late = False
         self._is_complete = False
 
@@ -130,10 +134,11 @@ class Copier:
             target=self._target.location,
             is_complete=self._is_complete,
             is_late=self._is_late,
-            copied=self._copied,
+            copied=self._copied + (0 if jobs is None else jobs.stored),
             renamed=0 if jobs is None else jobs.renamed,
             jobs=tuple(self._compared()),
             refused=() if jobs is None else tuple(sorted(jobs.refused)),
+            newer=self._newer,
             keys=0 if keys is None else keys.seen,
             schedules=count_schedules(self._source, self._target),
         )
@@ -157,28 +162,61 @@ class Copier:
         stored.save(phase=Phase.COPYING, target=self._target.location)
 
     def _copy(self, stored: StoredState) -> Iterator[CopyStep]:
-        self._pause()
-        yield from self._drain()
-        if not stored.state.is_walked:
-            place = Position(stored.state.walk, stored.state.cursor)
-            yield from self._pass("copying", place, stored)
-            stored.save(is_walked=True, walk=0, cursor=None)
         for _ in range(MOST_PASSES):
             self._pause()
-            began_ms = read_clock(self._source)
-            jobs = yield from self._pass("comparing", Position(), stored)
-            yield from self._drain()
-            counted = _count_jobs(self._source.stats())
-            self._numbers = jobs.seen if self._is_late else counted
-            if jobs.stored:
-                continue  # jobs arrive: another pass finds those that this one has passed
-            late = counted.total() - stored.state.left if self._is_late else 0
-            if self._are_equal() and late <= jobs.seen.total():
-                since_ms = max(began_ms, jobs.newest_ms + 1, stored.state.since_ms or 0)
-                stored.save(phase=Phase.OPENING, since_ms=since_ms, left=counted.total())
+            counted = _count_jobs((yield from self._drain()))
+            if not stored.state.is_walked:
+                yield from self._walk(stored)
+                continue
+            until_ms = yield from self._await_bound(stored.state)
+            jobs = yield from self._start_pass("comparing", stored.state)
+            for _ in jobs.run(stored.state.since_ms, until_ms, Position()):
+                yield self._step("comparing", jobs)
+            self._numbers = jobs.seen if self._is_late else counted | jobs.seen
+            missed = counted.total() - stored.state.left - jobs.seen.total()
+            if self._are_equal() and missed <= 0:
+                left = stored.state.left + jobs.found.total()
+                stored.save(phase=Phase.OPENING, since_ms=until_ms, left=left)
                 return
             if jobs.refused:
                 return  # another pass would find the same
+
+    def _await_bound(self, state: CopyState) -> Generator[CopyStep, None, int]:
+        """Return an instant after the creation of all jobs that were counted. Jobs that are created
+        later are left to another run: no pass could tell whether it has seen all of them."""
+        counted_ms = read_clock(self._source)
+        while (now_ms := read_clock(self._source)) <= counted_ms:
+            yield CopyStep("comparing keys", is_waiting=True)
+        return max(now_ms, state.newest_ms + 1)  # the clock may have been set back
+
+    def _walk(self, stored: StoredState) -> Iterator[CopyStep]:
+        """Make the first pass, from where an earlier run was ended; store its place after each
+        page."""
+        jobs = yield from self._start_pass("copying", stored.state)
+        place = Position(stored.state.walk, stored.state.cursor)
+        for position in jobs.run(stored.state.since_ms, None, place):
+            newest_ms = max(stored.state.newest_ms, jobs.newest_ms)
+            stored.save(walk=position.walk, cursor=position.cursor, newest_ms=newest_ms)
+            yield self._step("copying", jobs)
+        stored.save(is_walked=True, walk=0, cursor=None)
+
+    def _start_pass(self, doing: str, state: CopyState) -> Generator[CopyStep, None, JobPass]:
+        """Copy the keys that the target lacks, and prepare a walk over the jobs."""
+        source, target = self._source, self._target
+        self._keys = KeyPass(source, target, state.since_ms)
+        for seen in self._keys.run():
+            yield CopyStep(f"{doing} keys", seen)
+        jobs = JobPass(source, target, self._settings, watched_jobs(source), self._keys.refused)
+        if not self._is_late:
+            for ids in holders(source):
+                jobs.put_holders(ids)
+        self._copied += 0 if self._jobs is None else self._jobs.stored
+        self._jobs = jobs
+        self._total = _count_jobs(source.stats()).total() - state.left
+        return jobs
+
+    def _step(self, doing: str, jobs: JobPass) -> CopyStep:
+        return CopyStep(f"{doing} jobs", jobs.seen.total(), self._total)
 
     def _are_equal(self) -> bool:
         return all(one.source == one.target for one in self._compared())
@@ -194,39 +232,17 @@ class Copier:
             self._settings.pause_tasks()
             pause_schedules(self._source)
 
-    def _drain(self) -> Iterator[CopyStep]:
-        """Wait until no job of the source runs. Jobs of dead workers are taken back here."""
-        while running := count_running(self._source.stats()):
+    def _drain(self) -> Generator[CopyStep, None, Stats]:
+        """Wait until no job of the source runs; return the numbers of that instant. Jobs of dead
+        workers are taken back here."""
+        while running := count_running(stats := self._source.stats()):
             if self._drains:
                 silence_workers(self._source)
             else:
                 refuse_workers(self._source)
             self._source.tend(known=())
             yield CopyStep("waiting for running jobs", running, is_waiting=True)
-
-    def _pass(
-        self, doing: str, place: Position, stored: StoredState
-    ) -> Generator[CopyStep, None, JobPass]:
-        """Copy the keys and jobs that the target lacks. The first pass stores its place after each
-        page."""
-        source, target, since_ms = self._source, self._target, stored.state.since_ms
-        self._keys = KeyPass(source, target, since_ms)
-        for seen in self._keys.run():
-            yield CopyStep(f"{doing} keys", seen)
-        jobs = JobPass(source, target, self._settings, watched_jobs(source), self._keys.refused)
-        self._jobs = jobs
-        if not self._is_late:
-            for ids in holders(source):
-                jobs.put_holders(ids)
-        total = None if self._is_late else _count_jobs(source.stats()).total()
-        before = 0
-        for position in jobs.run(since_ms, place):
-            if not stored.state.is_walked:
-                stored.save(walk=position.walk, cursor=position.cursor)
-            self._copied += jobs.stored - before
-            before = jobs.stored
-            yield CopyStep(f"{doing} jobs", jobs.seen.total(), total)
-        return jobs
+        return stats
 
     # -------------------------------------------------------------------------------- opening
 
@@ -241,6 +257,7 @@ class Copier:
         resume_queues(target, paused_queues(source) - kept)
         write_mark(target, stored.state.id, Mark(source=source.location, is_done=True))
         stored.save(phase=Phase.DONE)
+        self._newer = max(0, _count_jobs(source.stats()).total() - stored.state.left)
         self._is_complete = True
 
 

@@ -49,12 +49,13 @@ class CopyState(msgspec.Struct, frozen=True, kw_only=True):
     is_walked: bool = False  # the first pass has ended
     walk: int = 0  # where the first pass is: the number of a walk, and the cursor of its next page
     cursor: str | None = None
+    newest_ms: int = 0  # when the latest job was created that the first pass has seen
     #: Whether only jobs are copied that were created after an earlier, complete copy.
     is_late: bool = False
-    #: What a complete copy has left: it has copied all jobs that were created before this instant,
-    #: and the source had that many jobs.
-    since_ms: int | None = None
+    #: What complete copies have left in the source: this number of jobs, all of them created before
+    #: this instant.
     left: int = 0
+    since_ms: int | None = None
 
 
 class StoredState:

@@ -72,7 +72,7 @@ class Position(NamedTuple):
 
 
 class JobPass:
-    """One walk over all jobs of a source, or only over those that were created since an instant.
+    """One walk over all jobs of a source, or only over those of a window of time.
 
     `schedules` has the jobs that schedules watch. Jobs in `refused` are not copied, because another
     job of the target has their idempotency key."""
@@ -98,11 +98,13 @@ class JobPass:
         self.renamed = 0  # jobs that have another id in the target
         self.newest_ms = 0  # when the latest of these jobs was created
 
-    def run(self, since_ms: int | None, begin: Position) -> Iterator[Position]:
+    def run(
+        self, since_ms: int | None, until_ms: int | None, begin: Position
+    ) -> Iterator[Position]:
         """Walk from a position on; yield where to continue after each page."""
         for number in range(begin.walk, len(WALKS)):
             walk = WALKS[number]
-            filter = replace(walk.filter, since_ms=since_ms)
+            filter = replace(walk.filter, since_ms=since_ms, until_ms=until_ms)
             cursor, is_first = begin.cursor if number == begin.walk else None, True
             while is_first or cursor is not None:
                 is_first = False

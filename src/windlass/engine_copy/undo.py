@@ -1,4 +1,4 @@
-"""End a copy that is not complete: the source continues, and the target forgets the copied jobs.
+"""End a copy that is not complete: the source is opened, and the target forgets the copied jobs.
 
 They are removed from the target first. Otherwise they would run on both sides, or run again after a
 later copy.
@@ -30,8 +30,8 @@ from windlass.engine_copy.target import watched_jobs
 
 
 def undo(source: Engine, target: Engine) -> Iterator[CopyStep]:
-    """Remove the copied jobs from the target, and resume what the copy has paused. A repeat
-    continues with what is left."""
+    """Remove the copied jobs from the target, and resume what the copy has paused. A repeat does
+    what is left."""
     stored = find_unfinished(source, target)
     if stored.state.phase is Phase.COPYING:
         yield from _remove_copies(source, target, stored)

@@ -85,6 +85,7 @@ def test_the_report_as_json(shell: Shell) -> None:
         "is_complete": True,
         "is_late": False,
         "copied": 2,
+        "newer": 0,
         "renamed": 0,
         "jobs": [{"queue": "default", "state": "ready", "source": 2, "target": 2}],
         "refused": [],
@@ -156,7 +157,7 @@ def test_a_copy_can_be_undone(shell: Shell) -> None:
     undone = shell.type("copy", "--from", shell.url, "--to", TO, "--undo")
     assert undone.code == 0
     assert undone.out == (
-        f"The copy is undone. sqlite {shell.database} continues as before; sqlite "
+        f"The copy is undone. sqlite {shell.database} is open as before; sqlite "
         f"{shell.folder}/new.db has no copied jobs.\n"
     )
     assert (ready_at(shell.url), ready_at(target_of(shell))) == (4, 1)

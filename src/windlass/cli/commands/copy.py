@@ -37,12 +37,12 @@ LISTED: Final = 20
     "--undo",
     "undoes",
     is_flag=True,
-    help="End a copy that is not complete: remove the copied jobs, and let the source continue.",
+    help="End a copy that is not complete: remove the copied jobs, and open the source.",
 )
 @json_option
 def copy(source_url: str, target_url: str, drain: bool, undoes: bool, as_json: bool) -> int:
     """Copy all jobs that wait and dead letters to another engine, with schedules, queue settings
-    and keys. Both sides are paused meanwhile. A copy that was killed continues when the command is
+    and keys. Both sides are paused meanwhile. A killed copy continues when the command is
     given again. Afterwards the target runs the jobs, and the source keeps them and stays paused.
 
     Exits with 1 if the sides differ in the end, or while workers of the source run.
@@ -76,8 +76,8 @@ def _follow(steps: Iterable[CopyStep]) -> bool:
             display.show(step)
             if stop.wait(LOOK_S if step.is_waiting else 0):
                 say(
-                    "Stopped between two steps. Both sides stay paused: the same command continues "
-                    "the copy, and with --undo it ends the copy."
+                    "Stopped between two steps. Both sides stay paused: the same command "
+                    "continues, and with --undo it ends the copy."
                 )
                 return False
     return True
@@ -108,7 +108,7 @@ def _tell_undone(source: str, target: str, as_json: bool) -> None:
     if as_json:
         print_json({"source": source, "target": target, "undone": True})
     else:
-        tell(f"The copy is undone. {source} continues as before; {target} has no copied jobs.")
+        tell(f"The copy is undone. {source} is open as before; {target} has no copied jobs.")
 
 
 def _print_report(report: CopyReport, *, drain: bool, as_json: bool) -> None:
@@ -151,16 +151,21 @@ def _advice(report: CopyReport) -> str:
             "this command again. Both sides stay paused."
         )
     return (
-        "The copy is not complete: the sides differ. If producers still enqueue into the source, "
-        f"stop them or give them the new url. `{program()} check` compares the counters of the "
-        "source. Then give this command again. Both sides stay paused."
+        "The copy is not complete: the sides differ, because something else changes their jobs, or "
+        f"counts them wrong. `{program()} check` compares records and counters of an engine. Then "
+        "give this command again. Both sides stay paused."
     )
 
 
 def _what_is_left(report: CopyReport, *, drain: bool) -> str:
     quiet = " Stop its workers, which are quiet." if drain else ""
+    newer = (
+        f" Meanwhile {count(report.newer, 'job')} came in there: give producers the new url, then "
+        "give this command again."
+        if report.newer
+        else ""
+    )
     return (
         f"Complete: the target runs the jobs now. {report.source} keeps its jobs, with all queues "
-        f"and schedules paused: do not resume them.{quiet} For jobs that were enqueued there "
-        "since, give this command again."
+        f"and schedules paused: do not resume them.{quiet}{newer}"
     )
