@@ -197,7 +197,7 @@ def test_the_url_of_the_worker_wins_for_what_its_tasks_enqueue_too(
     Script(other).plain.enqueue("parent", ["enqueue:child"])
     yard.start(app=app, url=url)
     until(lambda: yard.events("end", "child"), "the end of the child")
-    assert yard.app.engine.stats().totals == {}
+    assert not any(yard.app.engine.stats().totals.values())
     other.close()
 
 

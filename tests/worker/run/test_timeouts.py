@@ -108,7 +108,8 @@ def test_a_worker_that_stops_meanwhile_reports_the_time_out(make_yard: MakeYard)
     worker.await_log(", ending child")
     assert worker.stop() == 0
     record = yard.record(job)
-    assert (record.state, record.counters.attempt) == (State.RETRYING, 1)
+    assert record.state in (State.RETRYING, State.READY)  # ready if the short delay is over
+    assert record.counters.attempt == 1
     assert (record.counters.interruptions, record.counters.losses) == (0, 0)
     assert error_of(record).type == "windlass.errors.TimedOut"
 
