@@ -20,6 +20,7 @@ import psycopg
 import pytest
 
 from tests.app.hand import Hand
+from tests.outbox.databases import sqlite_shop
 from tests.postgres_server import shared_server
 from windlass import (
     Cron,
@@ -195,6 +196,24 @@ def test_coroutines(
         assert [row[0] for row in own.execute("SELECT id FROM notes")] == ids
 
 
+def test_an_outbox_comes_first(tmp_path: Path) -> None:
+    """The data of the app may be in another database than its jobs."""
+    shop = sqlite_shop(tmp_path)
+    engines: list[SharedEngine] = []
+
+    def share(engine: Engine) -> Engine:
+        engines.append(SharedEngine(engine))
+        return cast(Engine, engines[-1])
+
+    with Windlass(f"sqlite:///{tmp_path}/jobs.db", outbox=shop.url.url) as app:
+        app.wrap_engine(share)
+        with shop.connection() as connection:
+            job = make_send(app).using(connection=connection).enqueue(1)
+            connection.commit()
+        assert shop.waiting() == [job.id]
+        assert engines[0].puts == []
+
+
 # ----------------------------------------------------------------------------------------- verdicts
 
 
@@ -215,9 +234,9 @@ def test_the_call_of_an_older_secret_is_no_conflict(
     tmp_path: Path, connection: sqlite3.Connection
 ) -> None:
     secrets = ["a" * 32, "b" * 32]
-    ids = []
+    ids, url = [], f"sqlite:///{tmp_path}/jobs.db"
     for known in (secrets[:1], secrets[::-1]):
-        with Windlass(f"sqlite:///{tmp_path}/jobs.db", secret=known) as app:
+        with Windlass(url, secret=known, encrypt=True) as app:
             _ = app.engine
             app.wrap_engine(lambda engine: cast(Engine, SharedEngine(engine)))
             keyed = make_send(app).using(idempotency_key="k", connection=connection)

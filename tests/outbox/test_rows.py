@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from windlass.engine.contract import BATCH_BYTES, NewJob
 from windlass.outbox import postgresql, sqlite
 from windlass.outbox.connect import open_outbox
 from windlass.outbox.producer import Outbox
-from windlass.outbox.rows import OutboxRows, Postponed
+from windlass.outbox.rows import OutboxRow, OutboxRows, Postponed
 from windlass.outbox.tables import full_sql
 from windlass.outbox.url import OutboxUrl
 
@@ -177,6 +178,25 @@ def found_bad(rows: OutboxRows) -> bool:
     return [(row.id, row.tries) for row in rows.take(500, BATCH_BYTES)] == [("bad", 1)]
 
 
+def postpone(rows: OutboxRows, row: OutboxRow, delay_ms: int) -> None:
+    rows.settle([], [Postponed(row.position, delay_ms, "no")])
+
+
+def test_due_rows_are_in_order_with_others(shop: Shop, rows: OutboxRows) -> None:
+    insert(shop, ["a", "b"])
+    (row,) = rows.take(1, BATCH_BYTES)
+    postpone(rows, row, 0)
+    assert ids_of(rows) == ["a", "b"]
+
+
+def test_relays_have_different_due_rows(shop: Shop, rows: OutboxRows, other: OutboxRows) -> None:
+    insert(shop, ["a"])
+    (row,) = rows.take(500, BATCH_BYTES)
+    postpone(rows, row, 0)
+    assert ids_of(rows) == ["a"]
+    assert ids_of(other) == []
+
+
 def test_postponed_rows_block_no_others(shop: Shop, rows: OutboxRows) -> None:
     insert(shop, [f"bad-{number}" for number in range(10)])
     bad = rows.take(500, BATCH_BYTES)
@@ -240,6 +260,13 @@ def test_migration_is_repeatable(bare: Shop) -> None:
     with closing(open_outbox(as_owner(bare).url)) as rows:
         rows.check_format()
         assert ids_of(rows) == ["a"]
+
+
+def test_programs_may_migrate_at_once(bare: Shop) -> None:
+    """At the start of a deployment."""
+    owned = as_owner(bare)
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(migrate, [owned] * 4)) == [1] * 4
 
 
 def as_owner_connecting(shop: Shop) -> Shop:

@@ -79,8 +79,8 @@ def test_a_thousand_commits_and_a_thousand_rollbacks(
     started = [line.label for line in yard.events("start")]
     assert {label for label in started if label.startswith("gone")} == set()
     assert set(started) == {f"kept-{number}" for number in range(1_000)}
+    until(lambda: shop.waiting() == [], "the end of the lease", 60)
     assert yard.app.stats().totals["enqueued"] == 1_000
-    assert shop.waiting() == []
     assert yard.count(State.SUCCEEDED) == len(kept)
 
 

@@ -272,7 +272,9 @@ def test_missing_tables_are_found_later(
     shop = sqlite_shop(folder, is_migrated=False)
     relay = OutboxRelay(app.engine, shop.url, ends_engine=False)
     relay.look()
-    assert "Run `windlass migrate` once" in caplog.text
+    relay.look()
+    (said,) = caplog.messages
+    assert "Run `windlass migrate` once" in said
     rows = open_outbox(shop.url)
     rows.migrate()
     rows.close()
@@ -280,6 +282,38 @@ def test_missing_tables_are_found_later(
     assert relay._rows is not None
     relay._rows.close()
     assert "outbox is available again" in caplog.text
+
+
+def test_the_format_is_checked_again_after_an_outage(
+    app: Windlass, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A deployment may have migrated meanwhile."""
+    folder = tmp_path / "other"
+    folder.mkdir()
+    shop = sqlite_shop(folder)
+    relay = OutboxRelay(app.engine, shop.url, ends_engine=False)
+    relay.look()
+    (folder / "shop.db").rename(folder / "moved.db")
+    relay.look()
+    (folder / "moved.db").rename(folder / "shop.db")
+    with shop.connection() as connection:
+        connection.execute("INSERT INTO windlass_outbox_format VALUES (2)")
+        connection.commit()
+    relay.look()
+    assert relay._rows is not None
+    relay._rows.close()
+    away, newer = caplog.messages
+    assert "There is no database" in away
+    assert "format 2" in newer
+
+
+def test_a_relay_looks_more_often_while_jobs_arrive(
+    shop: Shop, send: Task[[int], int], relay: OutboxRelay
+) -> None:
+    assert relay.look() > outbox.SOON_S
+    commit(shop, lambda connection: send.using(connection=connection).enqueue(7))
+    relay.look()
+    assert relay.look() == outbox.SOON_S
 
 
 # ---------------------------------------------------------------------------------------- bad jobs

@@ -230,9 +230,9 @@ def _sqlstate(error: BaseException) -> str | None:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    one: Any = error
+    one: BaseException | None = error
     for _ in range(_MOST_CAUSES):
-        if not isinstance(one, BaseException):
+        if one is None:
             return
         yield one
-        one = getattr(one, "orig", None) or one.__cause__
+        one = one.__cause__

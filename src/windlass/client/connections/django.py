@@ -39,7 +39,7 @@ class DjangoConnection(BlockingConnection):
                 "Let the error leave the block; or use an inner `transaction.atomic()` around "
                 "statements that may fail.",
             )
-        if not connection.in_atomic_block and connection.get_autocommit():
+        if connection.get_autocommit():  # off inside of an atomic block
             raise self.refuse(
                 "found one outside of an atomic block, where Django commits each statement",
                 "Enqueue inside `with transaction.atomic():`, or leave out connection=.",

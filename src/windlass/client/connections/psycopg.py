@@ -87,13 +87,8 @@ def _check(
     caller.check_dialect(Dialect.POSTGRESQL, place)
     if connection.closed:
         raise caller.refuse("found a closed connection", "Open a connection, and begin again.")
-    status = connection.info.transaction_status
-    if status is TransactionStatus.INERROR:
-        raise caller.refuse(
-            "found an aborted transaction: a statement failed before",
-            "Roll back, or use `connection.transaction()` around statements that may fail.",
-        )
-    if status is TransactionStatus.IDLE and connection.autocommit:
+    is_idle = connection.info.transaction_status is TransactionStatus.IDLE
+    if is_idle and connection.autocommit:
         raise caller.refuse(
             "found one in autocommit mode outside of a transaction",
             "Enqueue inside `with connection.transaction():`, or leave out connection=.",

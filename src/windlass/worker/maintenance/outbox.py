@@ -144,11 +144,12 @@ class OutboxRelay:
             self._note_trouble(error)
 
     def _note_trouble(self, error: EngineError) -> None:
+        """Log an outage once, however its error changes, and any other error that is new."""
         self._is_checked = False
-        if self._trouble != str(error):
-            if not self._trouble or not isinstance(error, EngineUnavailable):
-                log.warning(LogEvent.OUTBOX_AWAY, error)
-            self._trouble = str(error)
+        is_outage = isinstance(error, EngineUnavailable)
+        if not self._trouble or (not is_outage and self._trouble != str(error)):
+            log.warning(LogEvent.OUTBOX_AWAY, error)
+        self._trouble = str(error)
 
     # --------------------------------------------------------------------------- with the engine
 
