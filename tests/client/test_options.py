@@ -129,7 +129,7 @@ def test_an_option_of_the_task_is_sent_there(app: Windlass, name: str) -> None:
 
 
 #: What the design names and this version does not do: refused, never accepted and ignored.
-NOT_YET = ["breaker", "concurrency", "rate", "tenant", "transaction"]
+NOT_YET = ["breaker", "concurrency", "rate", "tenant"]
 
 
 @pytest.mark.parametrize("name", [*NOT_YET, "path"])
