@@ -248,6 +248,12 @@ class Connections:
                 self._taken -= 1
                 self._change.notify()
 
+    def __del__(self) -> None:
+        """Close the connections of an engine that was dropped without a shutdown."""
+        for connection in getattr(self, "_idle", ()):
+            with suppress(psycopg.Error):
+                connection.close()
+
     def close(self) -> None:
         with self._change:
             idle, self._idle = self._idle, []
