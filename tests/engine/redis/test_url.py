@@ -72,7 +72,7 @@ def test_urls(url: str, address: RedisAddress) -> None:
         ("redis://:pa#ss@host/0", "a # before the @"),
         ("redis://:pa?ss@host/0", "a question mark before the @.*%3F for ?"),
         ("redis://user:pa?ss@host/0", "a question mark before the @"),
-        ("mysql://h", "sqlite:///, redis://, rediss:// or unix://"),
+        ("mysql://h", "sqlite:///, redis://, rediss://, unix:// or postgresql://"),
     ],
 )
 def test_urls_that_make_no_sense(url: str, words: str) -> None:

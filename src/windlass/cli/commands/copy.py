@@ -23,7 +23,7 @@ LOOK_S: Final = 0.25
 LISTED: Final = 20
 
 
-@click.command()
+@click.command(short_help="Copy jobs to another engine.")
 @click.option(
     "--from", "source_url", metavar="URL", required=True, help="The engine that has the jobs."
 )

@@ -41,7 +41,9 @@ class JobCopy(msgspec.Struct, frozen=True, kw_only=True):
 
     record: JobRecord
     line: LinePlace | None = None  # of a ready job, also while it is held
-    keep_until_ms: int | None = None  # of an ended job: when the purge visits its record
+    #: Of an ended job: when the purge visits its record. Of a succeeded job, some engines give when
+    #: the result expires.
+    keep_until_ms: int | None = None
     until: Until | None = None  # of a job with a unique key: when it releases the key
     period_until_ms: int = 0  # but not before this instant
 

@@ -7,7 +7,7 @@ alternate between two engine objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import cycle
 from typing import Any, ClassVar, TypeVar
 
@@ -45,6 +45,7 @@ from windlass.engine.contract import (
     Filter,
     HistoryPage,
     JobChange,
+    JobCopy,
     JobRecord,
     KeyCopy,
     Measure,
@@ -677,7 +678,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.same(lambda it: it.list_schedules())
         self.same(lambda it: it.due_schedules(skip=["x"]))
         self.same(lambda it: it.holders([(task, key) for task in "tu" for key in "vw"]))
-        self.same(lambda it: it.read_copies(known))
+        self.same(lambda it: _without_visits(it.read_copies(known)))
         self.same(all_keys)
         self.same(all_holders)
 
@@ -775,3 +776,13 @@ def run_machine(
     kind = type("Machine", (machine,), {"new_world": staticmethod(new_world)})
     options = settings(max_examples=examples, stateful_step_count=50, deadline=None)
     run_state_machine_as_test(kind, settings=options)
+
+
+def _without_visits(copies: Sequence[JobCopy | None]) -> list[JobCopy | None]:
+    """Leave out when the purge visits succeeded jobs: an engine may visit results on their own."""
+    return [
+        replace(one, keep_until_ms=None)
+        if one is not None and one.record.state is State.SUCCEEDED
+        else one
+        for one in copies
+    ]
