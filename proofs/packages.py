@@ -27,7 +27,7 @@ NEWEST_MINOR: Final = 20
 #: The number of interpreters tested in parallel.
 AT_A_TIME: Final = 2
 #: The size limit of windlass with all dependencies, in bytes, without compiled files.
-MOST_BYTES: Final = 20_000_000
+MOST_BYTES: Final = 21_000_000
 
 _INSTALL: Final = ("install", "--no-compile", "--no-warn-script-location")
 _LOOK: Final = (
