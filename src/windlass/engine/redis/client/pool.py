@@ -97,9 +97,10 @@ class Link:
         return self._socket.fileno()
 
     def has_ended(self) -> bool:
-        """Whether the server has closed the connection. No reply is pending, so nothing else can
-        have come but its end."""
-        return bool(await_readable([self._socket.fileno()], 0))
+        """Whether the connection was closed, here or by the server. No reply is pending, so nothing
+        else can have come but its end."""
+        descriptor = self.fileno()
+        return descriptor < 0 or bool(await_readable([descriptor], 0))
 
     def disconnect(self) -> None:
         self._driver.disconnect()
