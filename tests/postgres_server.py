@@ -39,6 +39,8 @@ from psycopg import sql
 from tests.redis_server import free_port
 
 PROJECT: Final = Path(__file__).parent.parent
+#: A variable with the folder of the programs of another version.
+FOLDER: Final = "POSTGRES_PROGRAMS"
 #: How long a server may take to start or to stop, in seconds.
 PATIENCE_S: Final = 20.0
 ABSENT: Final = (
@@ -82,13 +84,14 @@ FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_p
 
 
 def find_program(name: str) -> str:
-    """The path of a program of the newest PostgreSQL here."""
-    folders = sorted(
+    """The path of a program of the newest PostgreSQL here, or of the one in a given folder."""
+    folders: list[object] = sorted(
         Path("/usr/lib/postgresql").glob("*/bin"),
         key=lambda folder: [int(part) for part in folder.parent.name.split(".")],
         reverse=True,
     )
-    path = os.pathsep.join([*map(str, folders), os.environ.get("PATH", os.defpath)])
+    given = filter(None, [os.environ.get(FOLDER)])
+    path = os.pathsep.join([*given, *map(str, folders), os.environ.get("PATH", os.defpath)])
     found = shutil.which(name, path=path)
     if found is None:
         raise FileNotFoundError(ABSENT)
