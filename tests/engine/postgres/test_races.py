@@ -1,0 +1,90 @@
+"""Transactions that meet between two statements of one another."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.engine.conftest import new_job
+from tests.engine.postgres.databases import Database, with_tables
+from windlass.core.states import State
+from windlass.engine.contract import Plan
+from windlass.engine.postgres.engine import PostgresEngine
+from windlass.testing.contract.world import claim_jobs
+
+SOON_S = 20.0
+_WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+
+@pytest.fixture
+def database() -> Iterator[Database]:
+    with with_tables() as database:
+        yield database
+
+
+class InThread:
+    """A call in a thread."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.value = self._call()
+        except BaseException as error:  # noqa: BLE001  # compared by the test
+            self.value = error
+
+    def end(self) -> Any:
+        self._thread.join(SOON_S)
+        assert not self._thread.is_alive()
+        return self.value
+
+
+@contextmanager
+def locked_table(database: Database, table: str) -> Iterator[None]:
+    """Keep all other transactions from writing to a table."""
+    with database.server.connect(database.name) as connection, connection.transaction():
+        connection.execute(f"LOCK TABLE windlass.{table} IN EXCLUSIVE MODE".encode())
+        yield
+
+
+def await_waiting(database: Database, number: int) -> None:
+    """Wait until this number of transactions wait for locks."""
+    while len(database.execute(_WAITING)) < number:
+        pass
+
+
+# -------------------------------------------------------------------------------- dead processes
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new-session", "known-session"])
+@pytest.mark.parametrize("end", ["close", "lose"])
+def test_a_session_that_ends_while_its_last_claim_is_committed(
+    database: Database, end: str, is_new: bool
+) -> None:
+    """The server runs on with the claim of a process that was killed."""
+    engine, supervisor = database.open(), database.open()
+    engine.put([new_job(1), new_job(2)])
+    if not is_new:
+        claim_jobs(engine, "session", "nonce-1", Plan(), 1)
+    with locked_table(database, "deltas"):
+        claiming = InThread(lambda: claim_jobs(engine, "session", "nonce-2", Plan(), 1))
+        await_waiting(database, 1)
+        ending = InThread(lambda: end_session(supervisor, end))
+        await_waiting(database, 2)
+    claiming.end()
+    assert not isinstance(ending.end(), BaseException)
+    records = supervisor.get([new_job(1).id, new_job(2).id])
+    assert [record and record.state for record in records] == [State.READY] * 2
+
+
+def end_session(engine: PostgresEngine, end: str) -> object:
+    if end == "lose":
+        return engine.lose("session", "vanished")
+    return engine.close("session", [], "killed")
