@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,8 +12,10 @@ import pytest
 from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables
 from windlass.core.states import State
-from windlass.engine.contract import Plan
+from windlass.engine.contract import NewJob, Plan, QueueChange
 from windlass.engine.postgres.engine import PostgresEngine
+from windlass.engine.postgres.statements import PostgresStatements
+from windlass.engine.postgres.verbs import hot
 from windlass.testing.contract.world import claim_jobs
 
 SOON_S = 20.0
@@ -58,6 +60,29 @@ def await_waiting(database: Database, number: int) -> None:
     """Wait until this number of transactions wait for locks."""
     while len(database.execute(_WAITING)) < number:
         pass
+
+
+# ------------------------------------------------------------------------------------- settings
+
+
+def test_settings_that_change_between_the_statements_of_a_put(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, operator = database.open(), database.open()
+    engine.put([new_job(1)])
+    put = hot.put
+
+    def put_late(db: PostgresStatements, clock: str, queues: str, jobs: Sequence[NewJob]) -> Any:
+        db.flush()  # the transaction has begun
+        operator.change_queue("other", QueueChange(paused=True))
+        return put(db, clock, queues, jobs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hot, "put", put_late)
+        engine.put([new_job(2)])
+    (record,) = engine.get([new_job(2).id])
+    assert record is not None
+    assert engine.check() == []
 
 
 # -------------------------------------------------------------------------------- dead processes

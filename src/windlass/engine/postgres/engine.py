@@ -157,8 +157,8 @@ class PostgresEngine:
         seen = self._seen
         if seen is not None and hot.is_plain(jobs, seen.queues):
             clock = str(self.clock_offset_ms)
-            start, _ = self._run_short(lambda db: hot.put(db, clock, seen.queues, jobs))
-            if start.queues == seen.queues:
+            _, stored = self._run_short(lambda db: hot.put(db, clock, seen.queues, jobs))
+            if stored.fetchone() == (True,):
                 self._wakeup.wake(*hot.news_of(jobs))
                 return [Placed(job.id, PutCode.CREATED) for job in jobs]
         return self._write(lambda tx: put.put_all(tx, jobs))

@@ -1,19 +1,23 @@
 -- The hot paths: each is a few statements that are sent together and need nothing from one another's replies.
 
 -- name: put_plain
--- Store plain jobs, ready, in the order of the arrays, if the settings of queues are still these.
+-- Store plain jobs, ready, in the order of the arrays, if the settings of queues are still these. Returns whether they
+-- are: the statement before may have seen others.
 WITH clock AS (
     SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
                 ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END AS now_ms
+), stored AS (
+    INSERT INTO windlass.jobs (row, place, id, task, queue, rank, state, created_ms, call)
+    SELECT number, number, id, task, queue, rank, 'ready', now_ms, call
+    FROM (
+        SELECT nextval('windlass.numbers') AS number, given.*
+        FROM unnest($3::text[], $4::text[], $5::text[], $6::text::integer[], $7::bytea[])
+            AS given (id, task, queue, rank, call)
+    ) AS numbered CROSS JOIN clock
+    WHERE (SELECT queues FROM windlass.meta WHERE one = 1) = $2::text
+    ON CONFLICT (id) DO NOTHING
 )
-INSERT INTO windlass.jobs (row, place, id, task, queue, rank, state, created_ms, call)
-SELECT number, number, id, task, queue, rank, 'ready', now_ms, call
-FROM (
-    SELECT nextval('windlass.numbers') AS number, given.*
-    FROM unnest($3::text[], $4::text[], $5::text[], $6::text::integer[], $7::bytea[]) AS given (id, task, queue, rank, call)
-) AS numbered CROSS JOIN clock
-WHERE (SELECT queues FROM windlass.meta WHERE one = 1) = $2::text
-ON CONFLICT (id) DO NOTHING
+SELECT queues = $2::text FROM windlass.meta WHERE one = 1
 
 -- name: drop_repeated
 -- Remove jobs that this transaction has just stored although they succeeded before.

@@ -54,9 +54,12 @@ def is_plain(jobs: Sequence[NewJob], queues: str) -> bool:
     return True
 
 
-def put(db: PostgresStatements, clock: str, queues: str, jobs: Sequence[NewJob]) -> None:
+def put(
+    db: PostgresStatements, clock: str, queues: str, jobs: Sequence[NewJob]
+) -> psycopg.Cursor[Row]:
+    """Store plain jobs; the row is whether the settings of queues are still these."""
     ids = [job.id for job in jobs]
-    db.run(
+    stored = db.start(
         "put_plain",
         clock,
         queues,
@@ -68,6 +71,7 @@ def put(db: PostgresStatements, clock: str, queues: str, jobs: Sequence[NewJob])
     )
     db.run("drop_repeated", ids)
     db.run("count_put", ids)
+    return stored
 
 
 class Seen(NamedTuple):
