@@ -12,10 +12,11 @@ import pytest
 from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables
 from windlass.core.states import State
-from windlass.engine.contract import NewJob, Plan, QueueChange
+from windlass.engine.contract import NewJob, Plan, QueueChange, Waiter
 from windlass.engine.postgres.engine import PostgresEngine
 from windlass.engine.postgres.statements import PostgresStatements
-from windlass.engine.postgres.verbs import hot
+from windlass.engine.postgres.transaction import Transaction
+from windlass.engine.postgres.verbs import claim, hot
 from windlass.testing.contract.world import claim_jobs
 
 SOON_S = 20.0
@@ -113,3 +114,31 @@ def end_session(engine: PostgresEngine, end: str) -> object:
     if end == "lose":
         return engine.lose("session", "vanished")
     return engine.close("session", [], "killed")
+
+
+# ----------------------------------------------------------------------------------- locked jobs
+
+
+def test_workers_do_not_spin_while_a_due_job_is_locked(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction of a caller locks a scheduled job whose unique key it has enqueued again."""
+    engine = database.open()
+    engine.put([new_job(1, run_in_ms=60_000)])
+    engine.clock_offset_ms += 60_000
+    looks: list[int | None] = []
+    promote_and_reap = claim.promote_and_reap
+
+    def look(tx: Transaction) -> int | None:
+        looks.append(promote_and_reap(tx))
+        return looks[-1]
+
+    monkeypatch.setattr(claim, "promote_and_reap", look)
+    with database.server.connect(database.name) as connection, connection.transaction():
+        connection.execute("SELECT 1 FROM windlass.jobs FOR UPDATE")
+        assert engine.wait([Waiter(session="session", plan=Plan())], 200) == []
+        batch = claim_jobs(engine, "session", "nonce-1", Plan(), 1)
+    assert set(looks) == {claim.LOCKED_MS}
+    assert len(looks) <= 1 + 200 / claim.LOCKED_MS
+    assert (batch.claims, batch.next_in_ms) == ((), claim.LOCKED_MS)
+    assert claim_jobs(engine, "session", "nonce-2", Plan(), 1).claims
