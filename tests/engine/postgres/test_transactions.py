@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import psycopg
 import pytest
 
@@ -26,6 +27,8 @@ from windlass import (
     Unique,
     Windlass,
 )
+from windlass.client.connections.asyncpg import AsyncpgConnection
+from windlass.client.connections.psycopg import AsyncPsycopgConnection
 from windlass.task import SyncTask
 
 SOON_S = 20.0
@@ -338,3 +341,71 @@ def test_a_coroutine_enqueues_many(app: Windlass, send: SyncTask[[int], int]) ->
     jobs = asyncio.run(main())
     assert app.stats().queues["default"].jobs == {State.READY: 501}
     assert jobs[500].info().state is State.READY
+
+
+# ---------------------------------------------------------------------------------- cancellation
+
+
+async def begin_psycopg(url: str) -> tuple[Any, Callable[[], Awaitable[None]]]:
+    connection = await psycopg.AsyncConnection.connect(url)
+    await connection.execute("SELECT 1")
+
+    async def end() -> None:
+        await connection.commit()
+        await connection.close()
+
+    return connection, end
+
+
+async def begin_asyncpg(url: str) -> tuple[Any, Callable[[], Awaitable[None]]]:
+    connection = await asyncpg.connect(url)
+    block = connection.transaction()
+    await block.start()
+
+    async def end() -> None:
+        with suppress(asyncpg.InFailedSQLTransactionError):
+            await block.commit()
+        await connection.close()
+
+    return connection, end
+
+
+@pytest.mark.parametrize("statement", range(5, 11))
+@pytest.mark.parametrize(
+    ("begin", "adapter"),
+    [(begin_psycopg, AsyncPsycopgConnection), (begin_asyncpg, AsyncpgConnection)],
+    ids=["psycopg", "asyncpg"],
+)
+def test_a_cancelled_enqueue_stores_no_half_of_a_job(
+    app: Windlass,
+    monkeypatch: pytest.MonkeyPatch,
+    begin: Callable[[str], Awaitable[tuple[Any, Callable[[], Awaitable[None]]]]],
+    adapter: Any,
+    statement: int,
+) -> None:
+    """Also if the caller commits in spite of it."""
+    task = task_of(app, unique=Unique())
+    execute = adapter._execute
+    seen: list[object] = []
+
+    async def cancel_in(self: Any, one: Any) -> Any:
+        seen.append(one)
+        rows = await execute(self, one)
+        if len(seen) == statement:  # the server has run it
+            running = asyncio.current_task()
+            assert running is not None
+            running.cancel()
+            await asyncio.sleep(0)
+        return rows
+
+    async def main() -> None:
+        connection, end = await begin(app.settings.url)
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.create_task(task.using(connection=connection).aenqueue(1))
+        await end()
+
+    monkeypatch.setattr(adapter, "_execute", cancel_in)
+    asyncio.run(main())
+    assert len(seen) >= statement
+    assert app.stats().queues == {}
+    assert app.engine.check() == []
