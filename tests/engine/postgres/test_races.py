@@ -142,3 +142,20 @@ def test_workers_do_not_spin_while_a_due_job_is_locked(
     assert len(looks) <= 1 + 200 / claim.LOCKED_MS
     assert (batch.claims, batch.next_in_ms) == ((), claim.LOCKED_MS)
     assert claim_jobs(engine, "session", "nonce-2", Plan(), 1).claims
+
+
+# ------------------------------------------------------------------------------------- isolation
+
+
+@pytest.mark.parametrize("option", ["", "&pooler=transaction"])
+def test_the_isolation_of_a_role_does_not_matter(database: Database, option: str) -> None:
+    """Locks are taken by one statement, and the next one must see what others have committed."""
+    database.execute(
+        f"ALTER DATABASE {database.name} SET default_transaction_isolation = 'serializable'"
+    )
+    url = database.server.url(database.name)
+    engine = database.open_url(f"{url}{option}" if "?" in url else f"{url}?{option[1:]}")
+    asked = b"SELECT current_setting('transaction_isolation')"
+    assert engine._write(lambda tx: tx.connection.execute(asked).fetchall()) == [
+        ("read committed",)
+    ]

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import psycopg
@@ -112,6 +112,9 @@ from windlass.engine.sql.wakeup import Found
 from windlass.errors import EngineError, InvalidConnection
 
 T = TypeVar("T")
+
+#: Begins a transaction that writes. Behind a pooler, the role may have another level by default.
+_BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 
 class PostgresEngine:
@@ -616,7 +619,7 @@ class PostgresEngine:
             tx.settle()
             return value, tx
 
-        return self._within(connection, "BEGIN", write)
+        return self._within(connection, _BEGIN, write)
 
     def _run_short(self, statements: Callable[[PostgresStatements], T]) -> tuple[Start, T]:
         """Send the statements of a transaction together with its commit, and read their replies
@@ -625,7 +628,7 @@ class PostgresEngine:
         def attempt(connection: Connection) -> tuple[Start, T]:
             with self._rolled_back(connection):
                 with pipelined(connection) as pipeline:
-                    db = self._begin(connection, pipeline, "BEGIN")
+                    db = self._begin(connection, pipeline, _BEGIN)
                     begun = db.start("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
                     started = statements(db)
                     connection.execute("COMMIT")
