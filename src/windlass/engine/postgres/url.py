@@ -54,7 +54,8 @@ def read_address(url: str) -> PostgresAddress:
             "Expected a url such as postgresql://USER:PASSWORD@HOST:5432/DATABASE, found a #. In a "
             "password write %23 for #, %2F for /, %40 for @, %3A for : and %3F for ?."
         )
-    given = parse_qsl(parts.query, keep_blank_values=True)
+    # A plus is a plus to libpq, and not a space.
+    given = parse_qsl(parts.query.replace("+", "%2B"), keep_blank_values=True)
     own = {name: value for name, value in given if name in OPTIONS}
     others = [(name, value) for name, value in given if name not in OPTIONS]
     if any(name == "windlass" or name.startswith("windlass_") for name, _ in others):
