@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from tests.client.connections.callers import ON_POSTGRESQL, Caller, Place
+from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables, without_tables
 from tests.pgbouncer import PgBouncer
 from tests.postgres_server import OWNER, WORKER, private_server, shared_server
@@ -29,7 +30,11 @@ from windlass import (
 )
 from windlass.client.connections.asyncpg import AsyncpgConnection
 from windlass.client.connections.psycopg import AsyncPsycopgConnection
+from windlass.client.connections.recognition import read_connection
+from windlass.engine.contract import Plan, Succeeded, Verdict
+from windlass.engine.postgres.connections import IDLE_MS
 from windlass.task import SyncTask
+from windlass.testing.contract.world import claim_jobs
 
 SOON_S = 20.0
 
@@ -341,6 +346,25 @@ def test_a_coroutine_enqueues_many(app: Windlass, send: SyncTask[[int], int]) ->
     jobs = asyncio.run(main())
     assert app.stats().queues["default"].jobs == {State.READY: 501}
     assert jobs[500].info().state is State.READY
+
+
+# ----------------------------------------------------------------------------------- ends of jobs
+
+
+def test_a_silent_task_does_not_lock_its_ended_job_for_long(database: Database) -> None:
+    """The server ends the transaction of a process that was stopped before its commit."""
+    engine = database.open()
+    engine.put([new_job(1)])
+    (claim,) = claim_jobs(engine, "session", "nonce", Plan(), 1).claims
+    end = Succeeded(id=claim.id, token=claim.token)
+    limit = "SHOW idle_in_transaction_session_timeout"
+    with psycopg.connect(database.server.url(database.name)) as connection:
+        caller = read_connection("connection", connection)
+        assert caller.run(engine, engine.finish_within([end])) == [Verdict.OK]
+        assert connection.execute(limit).fetchone() == (f"{IDLE_MS // 1000}s",)
+        connection.commit()
+        assert connection.execute(limit).fetchone() == ("0",)
+    assert engine.find_verdicts([end]) == [Verdict.REPEATED]
 
 
 # ---------------------------------------------------------------------------------- cancellation
