@@ -28,7 +28,7 @@ from windlass.engine.contract import NewJob, Plan, Succeeded, Waiter, WakeUp
 from windlass.engine.postgres import wakeup
 from windlass.engine.postgres.engine import PostgresEngine
 from windlass.engine.postgres.notifications import Throttle
-from windlass.engine.sql.wakeup import News
+from windlass.engine.sql.wakeup import News, ReadyLine
 from windlass.testing.contract.test_wait import LONG_MS, SOON_S, in_thread
 from windlass.testing.contract.world import claim_jobs
 
@@ -349,6 +349,39 @@ def test_a_payload_of_another_version_makes_a_worker_look(database: Database) ->
     assert engine.wait([WORKER], 50) == []
     database.execute(f"NOTIFY windlass_{number}, 'what is this?'")
     assert engine.wait([WORKER], LONG_MS) == [WakeUp("worker")]
+
+
+def tell(database: Database, number: int, news: News) -> None:
+    """Notify a process of jobs, as another one does."""
+    payload = msgspec.json.encode([news]).decode()
+    database.execute(f"NOTIFY windlass_{number}, '{payload}'")
+
+
+@pytest.mark.usefixtures("never_polls")
+def test_news_without_tasks_make_a_worker_for_some_tasks_look(database: Database) -> None:
+    engine, waiters = database.open(), [Waiter("worker", Plan(tasks=("t",)))]
+    assert engine.wait(waiters, 0) == []
+    [number] = shown(database)
+    database.execute("UPDATE windlass.waiters SET number = 1")  # so that nothing is announced to it
+    database.open().put([a_job()])
+    assert engine.wait(waiters, 50) == []
+    tell(database, number, News(ReadyLine("q"), 1))
+    assert engine.wait(waiters, LONG_MS) == [WakeUp("worker")]
+
+
+@pytest.mark.usefixtures("never_polls")
+def test_a_worker_forwards_what_its_sessions_cannot_take(
+    database: Database, fake_worker: FakeWorkers
+) -> None:
+    """It is not shown any more when another process reads to whom the rest can go."""
+    engine, other = database.open(), fake_worker()
+    assert engine.wait([WORKER], 0) == []
+    [number] = shown(database)
+    other.show(Plan())
+    tell(database, number, News(ReadyLine("q"), 3))
+    assert engine.wait([WORKER], LONG_MS) == [WakeUp("worker")]
+    assert [(one.number, one.hops) for one in other.receive()] == [(2, 1)]
+    assert shown(database) == [other.number]
 
 
 def test_plans_of_another_version_are_passed_over(
