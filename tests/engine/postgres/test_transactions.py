@@ -19,6 +19,7 @@ from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables, without_tables
 from tests.pgbouncer import PgBouncer
 from tests.postgres_server import OWNER, WORKER, private_server, shared_server
+from tests.worker.yard import until
 from windlass import (
     EngineUnavailable,
     InvalidConnection,
@@ -365,6 +366,19 @@ def test_a_silent_task_does_not_lock_its_ended_job_for_long(database: Database) 
         connection.commit()
         assert connection.execute(limit).fetchone() == ("0",)
     assert engine.find_verdicts([end]) == [Verdict.REPEATED]
+
+
+def test_a_statement_that_was_left_running_is_ended(database: Database) -> None:
+    """An interrupt may leave a block while the server still works. Its connection is not lent
+    again."""
+    engine = database.open()
+    running = "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)'"
+    with suppress(KeyboardInterrupt), engine.transaction() as connection:
+        connection.pgconn.send_query(b"SELECT pg_sleep(600)")
+        raise KeyboardInterrupt
+    until(lambda: not database.execute(running), "the server is free", SOON_S)
+    with engine.transaction() as other:
+        assert other is not connection
 
 
 # ---------------------------------------------------------------------------------- cancellation
