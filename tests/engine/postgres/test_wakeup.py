@@ -187,6 +187,16 @@ def test_a_worker_that_stays_busy_is_not_shown(database: Database) -> None:
     assert shown(database) == []
 
 
+@pytest.mark.usefixtures("never_polls")
+def test_a_worker_without_idle_sessions_is_not_shown_after_a_wait(database: Database) -> None:
+    """It would get wake-ups while it does not wait, and forward them too late."""
+    engine = database.open()
+    assert engine.wait([WORKER], 0) == []
+    assert len(shown(database)) == 1
+    assert engine.wait([], 0) == []
+    assert shown(database) == []
+
+
 def test_the_row_of_a_worker_is_renewed(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
