@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables
 from tests.proxy import Proxy
+from windlass.engine.sql.wakeup import ReadyLine
 
 
 @pytest.fixture
@@ -32,3 +34,15 @@ def test_a_broken_connection_is_replaced_without_a_warning_of_the_driver(
         proxy.swallow_reply()
         engine.put([new_job(idempotency_key="later")])
     assert [record for record in caplog.records if record.name.startswith("psycopg")] == []
+
+
+def test_a_put_does_not_wait_for_long_to_announce_its_jobs(database: Database) -> None:
+    """All connections are busy, perhaps with calls that wait for a lock."""
+    engine = database.open(timeout_ms=60_000)
+    pool = engine._connections
+    held = [pool._take(time.monotonic() + 60) for _ in range(pool._most)]
+    began = time.monotonic()
+    engine._wakeup.wake({ReadyLine("q"): 1})
+    assert time.monotonic() - began < 20
+    for connection in held:
+        pool._discard(connection)

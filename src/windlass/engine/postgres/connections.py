@@ -150,10 +150,10 @@ class Connections:
 
     # ------------------------------------------------------------------------------------ calls
 
-    def run(self, work: Callable[[Connection], T]) -> T:
+    def run(self, work: Callable[[Connection], T], *, most_s: float = float("inf")) -> T:
         """Call a function with a connection, and repeat it after errors that pass."""
         began = time.monotonic()
-        deadline = began + self._timeout_s
+        deadline = began + min(self._timeout_s, most_s)
         pause_s, was_sent = _FIRST_PAUSE_S, False
         cause: Exception | None = None  # the last one that the server named
         while True:
