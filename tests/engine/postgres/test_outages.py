@@ -46,3 +46,13 @@ def test_a_put_does_not_wait_for_long_to_announce_its_jobs(database: Database) -
     assert time.monotonic() - began < 20
     for connection in held:
         pool._discard(connection)
+
+
+@pytest.mark.parametrize(("option", "idle_s"), [("", "30"), ("?keepalives_idle=7", "7")])
+def test_idle_connections_are_probed(database: Database, option: str, idle_s: str) -> None:
+    """A router on the way would forget them, and the next call would get no reply."""
+    engine = database.open_url(database.server.url(database.name) + option)
+    parameters = [engine._connections.run(lambda own: own.info.get_parameters())]
+    with engine.transaction() as connection:
+        parameters.append(connection.info.get_parameters())
+    assert [one["keepalives_idle"] for one in parameters] == [idle_s] * 2

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg import errors
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper
 
 from windlass.engine import fork_safety
@@ -38,6 +38,13 @@ _MOST_PAUSE_S: Final = 0.5
 _STATEMENT_SHARE: Final = 0.9
 #: A transaction whose client fell silent is ended after this time, so that it keeps no locks.
 IDLE_MS: Final = 20_000
+#: Probes on a connection without traffic, unless the url has others: so that no network on the way
+#: forgets it, and a server that vanished is found after a minute. libpq itself waits for two hours.
+KEEPALIVES: Final = {
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+}
 #: What the planner must not choose. Every statement here is a search by an index; but a plan is
 #: kept, and one that was made while a table was small reads all of it when it has grown. For
 #: the same reason statements join by `= ANY(ARRAY[...])`, and hide what they do not search by in an
@@ -198,9 +205,12 @@ class Connections:
         left_s = max(1.0, deadline - time.monotonic())
         connection = DeadlineConnection.connect(
             make_conninfo(
-                conninfo,
-                connect_timeout=str(max(2, round(left_s))),
-                fallback_application_name="windlass",
+                **{
+                    **KEEPALIVES,
+                    **conninfo_to_dict(conninfo),
+                    "connect_timeout": str(max(2, round(left_s))),
+                    "fallback_application_name": "windlass",
+                }
             ),
             autocommit=True,
             prepare_threshold=None if self.address.is_pooled else 0,
