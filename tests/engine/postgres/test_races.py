@@ -12,7 +12,7 @@ import pytest
 from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables
 from windlass.core.states import State
-from windlass.engine.contract import NewJob, Plan, QueueChange, Waiter
+from windlass.engine.contract import Beat, NewJob, Plan, QueueChange, Waiter
 from windlass.engine.postgres.engine import PostgresEngine
 from windlass.engine.postgres.statements import PostgresStatements
 from windlass.engine.postgres.transaction import Transaction
@@ -114,6 +114,28 @@ def end_session(engine: PostgresEngine, end: str) -> object:
     if end == "lose":
         return engine.lose("session", "vanished")
     return engine.close("session", [], "killed")
+
+
+def test_a_session_that_ends_during_its_first_heartbeat_is_not_listed(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, supervisor = database.open(), database.open()
+    start = Transaction.start
+
+    def meet(tx: Transaction, name: str, *values: Any) -> Any:
+        if name == "introduce_session":
+            tx.flush()
+            supervisor.close("session", [], "killed")
+        return start(tx, name, *values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transaction, "start", meet)
+        engine.beat([Beat(session="session", info=b"info")])
+    assert not engine.beat([Beat(session="session", info=b"info")])[0].alive
+    assert engine.introductions("").infos == {}
+    engine.beat([Beat(session="other", info=b"one")])
+    engine.beat([Beat(session="other", info=b"two")])
+    assert engine.introductions("").infos == {"other": b"two"}
 
 
 # ----------------------------------------------------------------------------------- locked jobs
