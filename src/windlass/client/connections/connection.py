@@ -6,8 +6,8 @@
    one. A connection that would commit each statement by itself is refused.
 3. Errors of a driver pass unchanged, because the caller may retry its transaction by their type.
    Only those that a wrong set-up causes become `InvalidConnection`.
-
-4. `transaction` is for jobs that end in a transaction of their task: a block of the library.
+4. An enqueue that is interrupted between two statements aborts its transaction.
+5. `transaction` is for jobs that end in a transaction of their task: a block of the library.
 
 An enqueue commits, rolls back and closes no connection.
 """
