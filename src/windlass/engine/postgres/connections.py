@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
@@ -147,9 +148,10 @@ class Connections:
         fork_safety.watch(self)
 
     def _reset(self) -> None:
-        self._change = threading.Condition()
+        self._lock = threading.Lock()
         self._idle: list[DeadlineConnection] = []
         self._taken = 0
+        self._waiting: deque[threading.Condition] = deque()  # first come, leftmost
 
     @property
     def location(self) -> str:
@@ -187,18 +189,41 @@ class Connections:
                 return value
 
     def _take(self, deadline: float) -> DeadlineConnection:
-        with self._change:
-            while not self._idle and self._taken >= self._most:
-                if not self._change.wait(deadline - time.monotonic()):
-                    raise TimeoutError("all connections are busy")
+        with self._lock:
+            if self._waiting or not self._is_free():
+                self._await_turn(deadline)
             self._taken += 1
-            if self._idle:
-                return self._idle.pop()
+            connection = self._idle.pop() if self._idle else None
+            self._call_next()
+        if connection is not None:
+            return connection
         try:
             return self.connect(self.address.conninfo, deadline)
         except BaseException:
             self._discard(None, was_taken=True)
             raise
+
+    def _is_free(self) -> bool:
+        return self._taken < self._most
+
+    def _await_turn(self, deadline: float) -> None:
+        """Wait for a connection in the order of the calls. The thread that gives one back runs on,
+        and would otherwise take it again before a thread that waits."""
+        turn = threading.Condition(self._lock)
+        self._waiting.append(turn)
+        try:
+            while self._waiting[0] is not turn or not self._is_free():
+                if not turn.wait(deadline - time.monotonic()):
+                    raise TimeoutError("all connections are busy")
+        except BaseException:
+            self._waiting.remove(turn)
+            self._call_next()
+            raise
+        self._waiting.popleft()
+
+    def _call_next(self) -> None:
+        if self._waiting and self._is_free():
+            self._waiting[0].notify()
 
     def connect(self, conninfo: str, deadline: float) -> DeadlineConnection:
         """Make a connection for short statements."""
@@ -244,19 +269,19 @@ class Connections:
         if not is_clean:
             self._discard(connection)
             return
-        with self._change:
+        with self._lock:
             self._idle.append(connection)
             self._taken -= 1
-            self._change.notify()
+            self._call_next()
 
     def _discard(self, connection: DeadlineConnection | None, *, was_taken: bool = False) -> None:
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.close()
         if connection is not None or was_taken:
-            with self._change:
+            with self._lock:
                 self._taken -= 1
-                self._change.notify()
+                self._call_next()
 
     def __del__(self) -> None:
         """Close the connections of an engine that was dropped without a shutdown."""
@@ -265,7 +290,7 @@ class Connections:
                 connection.close()
 
     def close(self) -> None:
-        with self._change:
+        with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
             with suppress(psycopg.Error):
@@ -336,10 +361,10 @@ class Connections:
     # ------------------------------------------------------------------------------------ forks
 
     def before_fork(self) -> None:
-        self._change.acquire()
+        self._lock.acquire()
 
     def after_fork_in_parent(self) -> None:
-        self._change.release()
+        self._lock.release()
 
     def after_fork_in_child(self) -> None:
         """Leave the parent's connections alone: the driver closes only those of its own process."""
