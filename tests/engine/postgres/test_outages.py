@@ -13,7 +13,9 @@ from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables
 from tests.proxy import Proxy
 from tests.worker.yard import until
+from windlass.engine.postgres.connections import DeadlineConnection
 from windlass.engine.sql.wakeup import ReadyLine
+from windlass.errors import EngineUnavailable
 
 
 @pytest.fixture
@@ -37,6 +39,21 @@ def test_a_broken_connection_is_replaced_without_a_warning_of_the_driver(
         proxy.swallow_reply()
         engine.put([new_job(idempotency_key="later")])
     assert [record for record in caplog.records if record.name.startswith("psycopg")] == []
+
+
+def test_a_connection_is_closed_that_does_not_get_its_settings(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[DeadlineConnection] = []
+
+    def fail(self: DeadlineConnection, *_: object) -> None:
+        made.append(self)
+        raise TimeoutError
+
+    monkeypatch.setattr(DeadlineConnection, "execute", fail)
+    with pytest.raises(EngineUnavailable):
+        database.open(timeout_ms=1).put([])
+    assert [connection.closed for connection in made] == [True]
 
 
 def test_callers_get_connections_in_turn(database: Database) -> None:

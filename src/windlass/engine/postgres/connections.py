@@ -244,9 +244,13 @@ class Connections:
         connection.deadline = deadline
         connection.prepared_max = PREPARED
         connection.adapters.register_dumper(int, Int8BinaryDumper)
-        if not self.address.is_pooled:
-            for statement in self.settings("SET"):
-                connection.execute(statement)
+        try:
+            if not self.address.is_pooled:
+                for statement in self.settings("SET"):
+                    connection.execute(statement)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def settings(self, verb: str) -> list[str]:
