@@ -27,7 +27,7 @@ from windlass.core.ids import new_id
 from windlass.engine.contract import NewJob, Plan, Succeeded, Waiter, WakeUp
 from windlass.engine.postgres import wakeup
 from windlass.engine.postgres.engine import PostgresEngine
-from windlass.engine.postgres.notifications import Throttle
+from windlass.engine.postgres.notifications import Listener, Throttle
 from windlass.engine.sql.wakeup import News, ReadyLine
 from windlass.testing.contract.test_wait import LONG_MS, SOON_S, in_thread
 from windlass.testing.contract.world import claim_jobs
@@ -365,6 +365,15 @@ def tell(database: Database, number: int, news: News) -> None:
     """Notify a process of jobs, as another one does."""
     payload = msgspec.json.encode([news]).decode()
     database.execute(f"NOTIFY windlass_{number}, '{payload}'")
+
+
+def test_a_notification_that_comes_during_a_statement_is_kept(database: Database) -> None:
+    listener = Listener(database.open()._connections)
+    database.execute(f"NOTIFY windlass_{listener.number}, 'first'")
+    listener.run("pulse")
+    assert listener.receive() == ["first"]
+    assert listener.receive() == []
+    listener.close()
 
 
 @pytest.mark.usefixtures("never_polls")
