@@ -230,12 +230,13 @@ class Connections:
         left_s = max(1.0, deadline - time.monotonic())
         connection = DeadlineConnection.connect(
             make_conninfo(
+                "",
                 **{
                     **KEEPALIVES,
                     **conninfo_to_dict(conninfo),
                     "connect_timeout": str(max(2, round(left_s))),
                     "fallback_application_name": "windlass",
-                }
+                },
             ),
             autocommit=True,
             prepare_threshold=None if self.address.is_pooled else 0,
