@@ -148,7 +148,7 @@ class Connections:
         fork_safety.watch(self)
 
     def _reset(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may call while its thread has it
         self._idle: list[DeadlineConnection] = []
         self._taken = 0
         self._waiting: deque[threading.Condition] = deque()  # first come, leftmost
