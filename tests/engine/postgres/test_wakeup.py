@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
 
@@ -25,7 +26,7 @@ from tests.postgres_server import OWNER, Mode, PostgresServer, private_server
 from tests.worker.yard import until
 from windlass.core.ids import new_id
 from windlass.engine.contract import NewJob, Plan, Succeeded, Waiter, WakeUp
-from windlass.engine.postgres import wakeup
+from windlass.engine.postgres import notifications, wakeup
 from windlass.engine.postgres.engine import PostgresEngine
 from windlass.engine.postgres.notifications import Listener, Throttle
 from windlass.engine.sql.wakeup import News, ReadyLine
@@ -365,6 +366,22 @@ def tell(database: Database, number: int, news: News) -> None:
     """Notify a process of jobs, as another one does."""
     payload = msgspec.json.encode([news]).decode()
     database.execute(f"NOTIFY windlass_{number}, '{payload}'")
+
+
+def test_a_frozen_server_does_not_hold_a_worker_that_listens(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker polls instead, which has a deadline of its own."""
+    with without_tables(server) as database, ThreadPoolExecutor() as threads:
+        listener = Listener(database.open()._connections)
+        monkeypatch.setattr(notifications, "_CALL_S", 0.2)
+        server.freeze()
+        try:
+            asked = threads.submit(listener.run, "pulse")
+            assert isinstance(asked.exception(SOON_S), TimeoutError)
+        finally:
+            server.thaw()
+        listener.close()
 
 
 def test_a_notification_that_comes_during_a_statement_is_kept(database: Database) -> None:
