@@ -541,6 +541,18 @@ def test_a_poll_wakes_no_session_for_jobs_that_are_being_announced(
         clear(putting)
 
 
+def test_a_session_that_begins_to_wait_looks_for_itself_when_others_poll(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wakeup, "POLL_FLOOR_S", 0.0)
+    monkeypatch.setattr(wakeup, "CONFIRM_S", NEVER_S)
+    engine, other = database.open(), Waiter("other", Plan())
+    assert engine.wait([WORKER], 0) == []
+    database.execute("DELETE FROM windlass.waiters")  # so that nothing is announced
+    database.open().put([a_job()])
+    assert engine.wait([WORKER, other], LONG_MS) == [WakeUp("other")]
+
+
 @pytest.mark.parametrize("listens", [True, False])
 def test_a_poll_wakes_sessions_for_jobs_that_were_not_announced(
     database: Database, monkeypatch: pytest.MonkeyPatch, listens: bool
