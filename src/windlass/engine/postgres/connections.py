@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import deque
@@ -23,7 +24,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from windlass.engine import fork_safety
 from windlass.engine.postgres.statements import Connection
-from windlass.engine.postgres.url import PostgresAddress
+from windlass.engine.postgres.url import PostgresAddress, unknown_option
 from windlass.engine.sql.statements import Row
 from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 
@@ -229,15 +230,7 @@ class Connections:
         """Make a connection for short statements."""
         left_s = max(1.0, deadline - time.monotonic())
         connection = DeadlineConnection.connect(
-            make_conninfo(
-                "",
-                **{
-                    **KEEPALIVES,
-                    **conninfo_to_dict(conninfo),
-                    "connect_timeout": str(max(2, round(left_s))),
-                    "fallback_application_name": "windlass",
-                },
-            ),
+            self._conninfo(conninfo, max(2, round(left_s))),
             autocommit=True,
             prepare_threshold=None if self.address.is_pooled else 0,
             cursor_factory=psycopg.RawCursor,
@@ -253,6 +246,27 @@ class Connections:
             connection.close()
             raise
         return connection
+
+    def _conninfo(self, conninfo: str, timeout_s: int) -> str:
+        try:
+            return make_conninfo(
+                "",
+                **{
+                    **KEEPALIVES,
+                    **conninfo_to_dict(conninfo),
+                    "connect_timeout": str(timeout_s),
+                    "fallback_application_name": "windlass",
+                },
+            )
+        except psycopg.ProgrammingError as error:
+            text = _first_line(str(error))
+            option = _UNKNOWN_OPTION.search(text)
+            raise EngineError(
+                unknown_option(option[1])
+                if option
+                else f"The driver cannot read the url of {self.address} ({text}). Correct the url.",
+                location=self.location,
+            ) from error
 
     def settings(self, verb: str) -> list[str]:
         """The settings of a connection, or with `SET LOCAL` those of a transaction."""
@@ -331,7 +345,7 @@ class Connections:
             if words in text:
                 raise EngineError(
                     f"The PostgreSQL server at {self.address} refused the connection "
-                    f"({_first_line(text)}). {advice}",
+                    f"({describe_failure(error)}). {advice}",
                     location=self.location,
                 ) from error
 
@@ -340,8 +354,14 @@ class Connections:
         if error.sqlstate == "42501":
             return EngineError(
                 f"The role may not do this on the PostgreSQL server at {self.address} ({text}). "
-                "Grant it, or run `windlass migrate` as the owner of the schema "
-                f"{self.address.schema}.",
+                "`windlass doctor` prints the GRANT statements that are missing; to change the "
+                f"tables, run `windlass migrate` as the owner of the schema {self.address.schema}.",
+                location=self.location,
+            )
+        if error.sqlstate in _OF_POOLERS and not self.address.is_pooled:
+            return EngineError(
+                f"A pooler gives each transaction at {self.address} another connection to the "
+                f"server ({text}). Add pooler=transaction to the url.",
                 location=self.location,
             )
         return EngineError(
@@ -352,12 +372,12 @@ class Connections:
 
     def _unavailable(self, cause: Exception, began: float, *, unsent: bool) -> EngineUnavailable:
         seconds = time.monotonic() - began
-        code = cause.sqlstate if isinstance(cause, psycopg.Error) else None
+        code = _code_of(cause)
         advice = _TRANSIENT.get(code or "", "Check that it runs, and the host and port in the url.")
         did = "did not answer" if code is None else "did no work"
         return EngineUnavailable(
             f"The PostgreSQL server at {self.address} {did} for {seconds:.1f} s "
-            f"({_first_line(str(cause)) or type(cause).__name__}). {advice}",
+            f"({describe_failure(cause)}). {advice}",
             location=self.location,
             seconds=round(seconds, 3),
             unsent=unsent,
@@ -382,13 +402,48 @@ _REFUSALS: Final = {
     "authentication failed": "Check the user and the password in the url, or PGPASSWORD.",
     "no password supplied": "Give the password in the url, in PGPASSWORD or in ~/.pgpass.",
     "does not exist": "Create it first (createdb, createuser), or correct the url.",
+    "no such database": "Name it in the settings of the pooler, or correct the url.",
+    "no such user": "Name it in the settings of the pooler, or correct the url.",
     "no pg_hba.conf entry": "Allow this host, user and database in pg_hba.conf.",
     "server does not support SSL": "Use sslmode=prefer, or switch TLS on at the server.",
     "certificate verify failed": "Check sslrootcert and sslmode in the url.",
     "invalid connection option": "Correct the options after the question mark of the url.",
     "invalid sslmode value": "Use disable, prefer, require, verify-ca or verify-full.",
-    "invalid integer value": "Correct the options after the question mark of the url.",
+    "invalid integer value": "Correct the number in the url.",
+    "invalid port number": "Correct the port in the url.",
 }
+#: What the server says when it takes no connection now -> the SQLSTATE, which the driver does not
+#: tell for a connection that was never made.
+_DELAYS: Final = {
+    "connection slots are reserved": "53300",
+    "too many clients already": "53300",
+    "too many connections": "53300",
+    "no more connections allowed": "53300",  # of PgBouncer
+    "is starting up": "57P03",
+    "is shutting down": "57P01",
+    "in recovery mode": "57P02",
+}
+#: A statement was prepared on another connection to the server than the one that got it now.
+_OF_POOLERS: Final = ("26000", "42P05")
+_UNKNOWN_OPTION: Final = re.compile(r'invalid URI query parameter: "(.*)"')
+#: What the driver puts before the words of the server, which our messages name already.
+_PREFIX: Final = re.compile(
+    r"connection (?:failed|is bad): (?:connection to server at .+? failed: )?(?:FATAL: +)?"
+)
+
+
+def _code_of(error: Exception) -> str | None:
+    """The SQLSTATE of an error, or of the words with which a server takes no connection now."""
+    if isinstance(error, psycopg.Error) and error.sqlstate is not None:
+        return error.sqlstate
+    text = str(error)
+    return next((code for words, code in _DELAYS.items() if words in text), None)
+
+
+def describe_failure(error: Exception) -> str:
+    """One line of an error of the driver, without the address."""
+    text = _first_line(str(error)) or type(error).__name__
+    return _PREFIX.sub("", text, count=1) or text
 
 
 def _first_line(text: str) -> str:
