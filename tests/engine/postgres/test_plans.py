@@ -52,6 +52,7 @@ WHOLE: Final = {
 #: Statements that sort, and why they sort few rows.
 SORTING: Final = {
     **dict.fromkeys(("claim_line", "find_ended"), "at most the limit, twice"),
+    **dict.fromkeys(("lock_holders", "lock_waiting_holders"), "a job for each key of a put"),
     **dict.fromkeys(("load_held", "load_held_under", "load_unknown_nonces"), "jobs of a session"),
     "list_cancel_requests": "jobs of a session",
     "find_running": "running jobs",
@@ -213,6 +214,13 @@ MOST_READ: Final = {
     "load_held": LIMIT,
     "succeed_jobs": LIMIT,
     "drop_repeated": 0,
+    "put_jobs": 0,
+    "find_known": LIMIT,
+    "find_holders": LIMIT,
+    "find_keys": 0,
+    "find_replaced_puts": 0,
+    "lock_holders": LIMIT,
+    "lock_waiting_holders": LIMIT,
     "delete_repeated": LIMIT,
 }
 
@@ -256,6 +264,22 @@ def read_all(connection: Connection) -> Iterator[tuple[str, int]]:
     with connection.transaction(force_rollback=True):
         yield "drop_repeated", read("drop_repeated", ids)
         yield "delete_repeated", read("delete_repeated", rows)
+    with connection.transaction(force_rollback=True):
+        connection.execute(
+            "INSERT INTO windlass.unique_keys (task, key, id)"
+            " SELECT 'task', 'job-' || n, 'job-' || n FROM generate_series(1, 100) AS n"
+        )
+        tasks = f"array_fill('task'::text, ARRAY[{LIMIT}])"
+        yield "find_known", read("find_known", ids)
+        yield "find_keys", read("find_keys", tasks, ids)
+        for name in ("find_holders", "lock_holders", "lock_waiting_holders"):
+            yield name, read(name, tasks, ids)
+        yield "find_replaced_puts", read("find_replaced_puts", ids)
+        new = [f"'{{{','.join(f'new-{number}' for number in numbers)}}}'", tasks, tasks]
+        calls = f"array_fill('x'::bytea, ARRAY[{LIMIT}])"
+        connection.execute("SELECT setval('windlass.numbers', 1000000000)")
+        new += [f"array_fill(0, ARRAY[{LIMIT}])::text", calls, *["'{}'"] * 8]
+        yield "put_jobs", read("put_jobs", "'=1000'", "NULL", *new)
     with connection.transaction(force_rollback=True):
         connection.execute(
             "UPDATE windlass.jobs SET due_ms = 2000, hold = 'paused' WHERE row > 90000"

@@ -112,6 +112,8 @@ from windlass.engine.sql.wakeup import Found
 from windlass.errors import EngineError, InvalidConnection
 
 T = TypeVar("T")
+#: Sends statements.
+First = Callable[[PostgresStatements], None]
 
 
 class PostgresEngine:
@@ -155,13 +157,28 @@ class PostgresEngine:
 
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
         seen = self._seen
-        if seen is not None and hot.is_plain(jobs, seen.queues):
-            clock = str(self.clock_offset_ms)
-            start, _ = self._run_short(lambda db: hot.put(db, clock, seen.queues, jobs))
-            if start.queues == seen.queues:
-                self._wakeup.wake(*hot.news_of(jobs))
-                return [Placed(job.id, PutCode.CREATED) for job in jobs]
-        return self._write(lambda tx: put.put_all(tx, jobs))
+        if seen is None:
+            return self._write(lambda tx: put.put_all(tx, jobs))
+        if not hot.is_plain(jobs, seen.queues):
+            return self._put_keyed(jobs, seen.queues)
+        clock = str(self.clock_offset_ms)
+        start, settings = self._run_short(lambda db: hot.put(db, clock, seen.queues, jobs))
+        if settings() != [(seen.queues,)]:
+            return self._write(lambda tx: put.put_all(tx, jobs))
+        self._wakeup.wake(*put.news_of(jobs, start.now_ms))
+        return [Placed(job.id, PutCode.CREATED) for job in jobs]
+
+    def _put_keyed(self, jobs: Sequence[NewJob], queues: str) -> list[Placed]:
+        """Put jobs in two round trips: the first one asks what decides about them."""
+        asked: list[put.Inquiry] = []
+
+        def first(db: PostgresStatements) -> None:
+            asked[:] = [put.ask(db, jobs, queues)]
+
+        def work(tx: Transaction) -> list[Placed]:
+            return put.put_all(tx, jobs, asked[0] if tx.queues == queues else None)
+
+        return self._write(work, first)
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         if not hot.can_succeed(outcomes):
@@ -263,7 +280,7 @@ class PostgresEngine:
     def put_within(self, jobs: Sequence[NewJob]) -> SqlSteps[list[Placed]]:
         start = yield from self._start_within()
         placed: list[Placed] = []
-        for chunk in put.chunks(jobs, start.queues):
+        for chunk in put.chunks(jobs):
             placed += yield from self._within_caller(start, partial(_put_chunk, chunk))
         return placed
 
@@ -597,8 +614,8 @@ class PostgresEngine:
 
         return self._run(attempt)
 
-    def _write(self, work: Callable[[Transaction], T]) -> T:
-        value, tx = self._run(lambda connection: self._commit(connection, work))
+    def _write(self, work: Callable[[Transaction], T], first: First | None = None) -> T:
+        value, tx = self._run(lambda connection: self._commit(connection, work, first))
         if tx.made_ready:
             self._wakeup.wake(tx.made_ready, tx.ready_tasks)
         if tx.ended:
@@ -606,7 +623,10 @@ class PostgresEngine:
         return value
 
     def _commit(
-        self, connection: Connection, work: Callable[[Transaction], T]
+        self,
+        connection: Connection,
+        work: Callable[[Transaction], T],
+        first: First | None = None,
     ) -> tuple[T, Transaction]:
         """Run a write transaction with its bookkeeping."""
 
@@ -616,7 +636,7 @@ class PostgresEngine:
             tx.settle()
             return value, tx
 
-        return self._within(connection, "BEGIN", write)
+        return self._within(connection, "BEGIN", write, first)
 
     def _run_short(self, statements: Callable[[PostgresStatements], T]) -> tuple[Start, T]:
         """Send the statements of a transaction together with its commit, and read their replies
@@ -653,12 +673,16 @@ class PostgresEngine:
         connection: Connection,
         begin: str,
         work: Callable[[PostgresStatements, Start], T],
+        first: First | None = None,
     ) -> T:
-        """Run a transaction on a connection. It is rolled back if `work` raises."""
+        """Run a transaction on a connection. It is rolled back if `work` raises. `first` sends
+        statements together with its begin."""
         with self._rolled_back(connection), pipelined(connection) as pipeline:
             db = self._begin(connection, pipeline, begin)
-            begun = db.rows("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
-            value = work(db, self._check(begun))
+            begun = db.later("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
+            if first is not None:
+                first(db)
+            value = work(db, self._check(begun()))
             connection.execute("COMMIT")
         return value
 

@@ -1,34 +1,48 @@
 -- The hot paths: each is a few statements that are sent together and need nothing from one another's replies.
 
--- name: put_plain
--- Store plain jobs, ready, in the order of the arrays, if the settings of queues are still these.
+-- name: put_jobs
+-- Store new jobs, ready or scheduled, in the order of the arrays, if the settings of queues are still these; NULL stands
+-- for any settings. Known ids store nothing. Arrays that no job needs may be empty. Counts the jobs that were stored, and
+-- returns the settings.
 WITH clock AS (
     SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
                 ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END AS now_ms
+), stored AS (
+    INSERT INTO windlass.jobs (row, place, id, task, queue, rank, age, state, created_ms, due_ms, expires_ms, unique_key,
+                               unique_until, period_until_ms, call)
+    SELECT number, number, id, task, queue, rank + coalesce(age, 0), coalesce(age, 0),
+           CASE WHEN due_ms > now_ms THEN 'scheduled' ELSE 'ready' END, now_ms, CASE WHEN due_ms > now_ms THEN due_ms END,
+           least(expires_ms, now_ms + expires_in_ms), unique_key, unique_until, now_ms + nullif(period_ms, 0), call
+    FROM (
+        SELECT nextval('windlass.numbers') AS number, now_ms, greatest(run_after_ms, now_ms + run_in_ms) AS due_ms, given.*
+        FROM clock CROSS JOIN unnest($3::text[], $4::text[], $5::text[], $6::text::integer[], $7::bytea[],
+            $8::text::bigint[], $9::text::bigint[], $10::text::bigint[], $11::text::bigint[], $12::text::integer[],
+            $13::text[], $14::text[], $15::text::bigint[])
+            AS given (id, task, queue, rank, call, run_after_ms, run_in_ms, expires_ms, expires_in_ms, age,
+                      unique_key, unique_until, period_ms)
+    ) AS numbered
+    WHERE $2::text IS NULL OR (SELECT queues FROM windlass.meta WHERE one = 1) = $2::text
+    ON CONFLICT (id) DO NOTHING
+    RETURNING queue, task, state
+), counted AS (
+    INSERT INTO windlass.deltas (kind, name, part, number)
+    SELECT 'jobs', queue, state, count(*) FROM stored GROUP BY queue, state
+    UNION ALL
+    SELECT 'enqueued', split_part(queue, '+', 1), task, count(*) FROM stored GROUP BY split_part(queue, '+', 1), task
 )
-INSERT INTO windlass.jobs (row, place, id, task, queue, rank, state, created_ms, call)
-SELECT number, number, id, task, queue, rank, 'ready', now_ms, call
-FROM (
-    SELECT nextval('windlass.numbers') AS number, given.*
-    FROM unnest($3::text[], $4::text[], $5::text[], $6::text::integer[], $7::bytea[]) AS given (id, task, queue, rank, call)
-) AS numbered CROSS JOIN clock
-WHERE (SELECT queues FROM windlass.meta WHERE one = 1) = $2::text
-ON CONFLICT (id) DO NOTHING
+SELECT queues FROM windlass.meta WHERE one = 1
 
 -- name: drop_repeated
--- Remove jobs that this transaction has just stored although they succeeded before.
-DELETE FROM windlass.jobs
-WHERE id = ANY(ARRAY(SELECT id FROM windlass.ended WHERE id = ANY($1::text[]))) AND xmin = pg_current_xact_id()::xid
-
--- name: count_put
--- Count the jobs that this transaction has just stored.
-WITH stored AS (
-    SELECT queue, task FROM windlass.jobs WHERE id = ANY($1::text[]) AND xmin = pg_current_xact_id()::xid
+-- Remove jobs that this transaction has just stored although they succeeded before: the statement that stored them may
+-- not have seen that.
+WITH dropped AS (
+    DELETE FROM windlass.jobs WHERE id = ANY(ARRAY(SELECT id FROM windlass.ended WHERE id = ANY($1::text[])))
+    RETURNING queue, task, state
 )
 INSERT INTO windlass.deltas (kind, name, part, number)
-SELECT 'jobs', queue, 'ready', count(*) FROM stored GROUP BY queue
+SELECT 'jobs', queue, state, -count(*) FROM dropped GROUP BY queue, state
 UNION ALL
-SELECT 'enqueued', split_part(queue, '+', 1), task, count(*) FROM stored GROUP BY split_part(queue, '+', 1), task
+SELECT 'enqueued', split_part(queue, '+', 1), task, -count(*) FROM dropped GROUP BY split_part(queue, '+', 1), task
 
 -- name: look_now
 -- What `look` returns, at the time of the server; and how many dead rows the table of jobs has, by its statistics.

@@ -8,7 +8,6 @@ there is, they take nothing, and the caller goes the long way.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple, cast
 
@@ -26,14 +25,15 @@ from windlass.engine.contract import (
     Plan,
     Succeeded,
     batches,
+    check_times,
 )
 from windlass.engine.postgres.statements import PostgresStatements, pack_numbers
 from windlass.engine.postgres.transaction import SEEN_MS
 from windlass.engine.postgres.verbs.claim import Look, to_claims
+from windlass.engine.postgres.verbs.put import Rows, shapes_jobs, values_of
 from windlass.engine.postgres.verbs.ring import RING_MS, SLOT_MS, SLOTS
 from windlass.engine.sql.statements import Row
 from windlass.engine.sql.transaction import end_mark, unpack_paused, unpack_settings
-from windlass.engine.sql.wakeup import ReadyLine, ReadyTask
 
 #: From this number of dead rows on, claims skip those at the begin of a line.
 MANY_DEAD: Final = 20_000
@@ -44,30 +44,22 @@ _MOST_HEADS: Final = 1_000
 
 
 def is_plain(jobs: Sequence[NewJob], queues: str) -> bool:
-    """Whether jobs have neither keys nor times, in queues without settings."""
+    """Whether jobs have no keys, and are in queues without settings that bear on new jobs."""
+    if any(job.idempotency_key is not None or job.unique is not None for job in jobs):
+        return False
     settings = unpack_settings(queues)
+    lines = {job.queue for job in jobs} if settings else ()
+    return not any(shapes_jobs(settings.get(queue_of(line), USUAL)) for line in lines)
+
+
+def put(db: PostgresStatements, clock: str, queues: str, jobs: Sequence[NewJob]) -> Rows:
+    """Store plain jobs if the settings of queues are still these; the rows are the settings."""
     for job in jobs:
-        if job.idempotency_key is not None or job.unique is not None or job.has_times:
-            return False
-        if settings and queue_of(job.queue) in settings:
-            return False
-    return True
-
-
-def put(db: PostgresStatements, clock: str, queues: str, jobs: Sequence[NewJob]) -> None:
-    ids = [job.id for job in jobs]
-    db.run(
-        "put_plain",
-        clock,
-        queues,
-        ids,
-        [job.task for job in jobs],
-        [job.queue for job in jobs],
-        pack_numbers(-job.priority for job in jobs),
-        [job.payload for job in jobs],
-    )
-    db.run("drop_repeated", ids)
-    db.run("count_put", ids)
+        if job.has_times:
+            check_times(job)
+    settings = db.later("put_jobs", clock, queues, *values_of(jobs))
+    db.run("drop_repeated", [job.id for job in jobs])
+    return settings
 
 
 class Seen(NamedTuple):
@@ -232,13 +224,3 @@ def start_turn(
     looked = db.start("look_now", clock)
     db.run("note_seen", clock, SEEN_MS)
     return StartedTurn(ended, claimed, looked, asked.nonce)
-
-
-def news_of(jobs: Sequence[NewJob]) -> tuple[dict[ReadyLine, int], list[ReadyTask]]:
-    """The news of new jobs for idle workers."""
-    ready: dict[ReadyLine, int] = {}
-    tasks: list[ReadyTask] = []
-    for (line, task), number in Counter([(job.queue, job.task) for job in jobs]).items():
-        ready[ReadyLine(line)] = ready.get(ReadyLine(line), 0) + number
-        tasks.append((line, False, task, number))
-    return ready, tasks
