@@ -52,6 +52,7 @@ WHOLE: Final = {
 #: Statements that sort, and why they sort few rows.
 SORTING: Final = {
     **dict.fromkeys(("claim_line", "find_ended"), "at most the limit, twice"),
+    "claim_lines": "lines, and at most the limit of each",
     **dict.fromkeys(("lock_holders", "lock_waiting_holders"), "a job for each key of a put"),
     **dict.fromkeys(("load_held", "load_held_under", "load_unknown_nonces"), "jobs of a session"),
     "list_cancel_requests": "jobs of a session",
@@ -208,6 +209,8 @@ LIMIT: Final = 100
 MOST_READ: Final = {
     "claim_line": 2 * LIMIT,
     "claim_line with scheduled jobs": 2 * LIMIT + 1,
+    "claim_lines of all": 7 * LIMIT,  # 3 lines with jobs, twice the limit of jobs to take
+    "claim_lines of some": 2 * LIMIT,
     "list_candidates": LIMIT,
     "take_jobs": 2 * LIMIT,
     "list_claims": LIMIT,
@@ -230,7 +233,8 @@ def test_claims_and_ends_read_few_rows(planned: Planned, moment: str) -> None:
     found = planned.reads[moment]
     assert set(found) == set(MOST_READ)
     assert {name: number for name, number in found.items() if number > MOST_READ[name]} == {}
-    assert found["claim_line"] > LIMIT, "it has claimed nothing"
+    for name in ("claim_line", "claim_lines of all", "claim_lines of some"):
+        assert found[name] > LIMIT, f"{name} has claimed nothing"
 
 
 def read_all(connection: Connection) -> Iterator[tuple[str, int]]:
@@ -256,6 +260,14 @@ def read_all(connection: Connection) -> Iterator[tuple[str, int]]:
     with connection.transaction(force_rollback=True):
         yield "claim_line", read("claim_line", *claim)
         yield "succeed_jobs", read("succeed_jobs", *finish)
+    for lines in ("all", "some"):
+        with connection.transaction(force_rollback=True):
+            connection.execute(
+                "UPDATE windlass.jobs SET queue = 'queue-' || row % 3 WHERE row <= 1000"
+            )
+            given = "'{}'" if lines == "all" else "'{none,queue-1,default}'"
+            several = [*claim[:4], given, *claim[5:9], "'{queue-2}'"]
+            yield f"claim_lines of {lines}", read("claim_lines", *several)
     with connection.transaction(force_rollback=True):
         yield "list_candidates", read("list_candidates", "ARRAY['default']", "0", str(LIMIT))
         yield "take_jobs", read("take_jobs", "'s'", "'n'", "1000", rows)
