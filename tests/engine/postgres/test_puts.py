@@ -21,12 +21,15 @@ from windlass.engine.contract import (
     Plan,
     PutCode,
     QueueChange,
+    SqlStatement,
     UniqueKey,
 )
 from windlass.engine.postgres.engine import PostgresEngine
 from windlass.engine.postgres.statements import PostgresStatements
 from windlass.engine.postgres.verbs import put as batched
 from windlass.engine.sql.verbs.put import put as put_one
+from windlass.engine.sql.wakeup import ReadyLine
+from windlass.engine.wakeup import POLL_FLOOR_MS
 from windlass.errors import EngineError
 from windlass.testing.contract.world import StandingStill, claim_jobs
 
@@ -107,30 +110,44 @@ def test_the_number_of_statements_does_not_grow(
     engine: PostgresEngine, make: Callable[[int], NewJob]
 ) -> None:
     def statements(number: int, first: int) -> int:
-        placed, number_of_statements = put_within(
-            engine, [make(first + at) for at in range(number)]
-        )
+        placed, sent = put_within(engine, [make(first + at) for at in range(number)])
         assert codes(placed) == [PutCode.CREATED] * number
-        return number_of_statements
+        return len(sent)
 
     few = statements(2, 0)
     assert statements(50, 1_000) == few
     assert few <= 9
 
 
-def put_within(engine: PostgresEngine, jobs: Sequence[NewJob]) -> tuple[list[Placed], int]:
-    """Put jobs in a transaction of a caller; return also the number of statements."""
-    steps, number, reply = engine.put_within(jobs), 0, None
+def put_within(
+    engine: PostgresEngine, jobs: Sequence[NewJob]
+) -> tuple[list[Placed], list[SqlStatement]]:
+    """Put jobs in a transaction of a caller; return also the statements."""
+    steps = engine.put_within(jobs)
+    sent: list[SqlStatement] = []
+    reply: Any = None
     address = engine._address.conninfo
     with psycopg.connect(address, cursor_factory=psycopg.RawCursor) as connection:
         while True:
             try:
-                statement = next(steps) if reply is None else steps.send(reply)
+                sent.append(next(steps) if reply is None else steps.send(reply))
             except StopIteration as end:
-                return end.value, number
-            cursor = connection.cursor().execute(statement.sql.encode(), statement.values)
+                return end.value, sent
+            cursor = connection.cursor().execute(sent[-1].sql.encode(), sent[-1].values)
             reply = cursor.fetchall() if cursor.description else []
-            number += 1
+
+
+def test_keys_are_locked_in_one_order(engine: PostgresEngine) -> None:
+    """So that two puts never wait for each other."""
+
+    def locked(jobs: Sequence[NewJob]) -> list[object]:
+        _, sent = put_within(engine, jobs)
+        return [one.values for one in sent if "pg_advisory_xact_lock" in one.sql]
+
+    jobs = [*map(keyed, range(5)), *map(unique, range(10, 15))]
+    found = locked(jobs)
+    assert len(found) == 1
+    assert locked(jobs[::-1]) == found
 
 
 # --------------------------------------------------------------------------------- as single puts
@@ -159,6 +176,7 @@ def test_jobs_of_one_put_meet_each_other(engine: PostgresEngine) -> None:
 
 
 def test_a_put_with_a_wrong_time_stores_nothing(engine: PostgresEngine) -> None:
+    engine.stats()  # from now on plain jobs are stored in one round trip
     for jobs in (
         [new_job(1), new_job(2, run_after_ms=LATEST_MS + 1)],
         [keyed(1), keyed(2, run_after_ms=LATEST_MS + 1)],
@@ -196,7 +214,7 @@ def random_job(chance: random.Random, number: int) -> NewJob:
 
 @pytest.mark.parametrize("seed", range(15))
 def test_a_batch_does_what_single_puts_do(seed: int) -> None:
-    """The same jobs in batches, in batches of the caller's transaction, and one after the other."""
+    """The same jobs in batches, in batches of the caller's transaction, and one by one."""
     chance = random.Random(seed)
     batches = [
         [random_job(chance, number) for number in range(first, first + chance.choice([1, 5, 20]))]
@@ -241,6 +259,19 @@ def test_chunks_in_a_transaction_of_a_caller() -> None:
     assert sizes == [2, 1, 2, 50, 50, 10]
     assert [job for chunk in batched.chunks(jobs) for job in chunk] == jobs
     assert [*batched.chunks([])] == []
+
+
+def test_the_news_of_new_jobs() -> None:
+    """A job that falls due before workers poll again wakes one, which learns when it is due."""
+    jobs = [
+        new_job(0),
+        new_job(1, run_in_ms=POLL_FLOOR_MS),
+        new_job(2, run_after_ms=HOUR_MS - 1),
+        new_job(3, run_in_ms=POLL_FLOOR_MS + 1),
+    ]
+    ready, tasks = batched.news_of(jobs, HOUR_MS)
+    assert ready == {ReadyLine("q"): 3}
+    assert tasks == [("q", False, "t", 2)]
 
 
 # ------------------------------------------------------------------------------------------ races
