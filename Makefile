@@ -173,7 +173,7 @@ bench-peers: $(TESTING) programs ## Measure windlass next to other task queues (
 	$(BIN)/python -m benchmarks.peers --json build/peers.json $(if $(STORE),--store $(STORE))
 	@echo "To write the page: $(BIN)/python -m benchmarks.peers --page build/peers.json"
 
-bench-quick: $(TESTING) programs ## Compare with the baseline of this machine (three minutes)
+bench-quick: $(TESTING) programs ## Compare with the baseline of this machine (four minutes)
 	$(BIN)/python -m benchmarks.quick $(if $(REV),--baseline $(REV)) $(if $(LEAST),--fail-under $(LEAST))
 
 # QUICK=1 measures up to 100,000 jobs in some minutes.

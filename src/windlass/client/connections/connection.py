@@ -6,8 +6,8 @@
    one. A connection that would commit each statement by itself is refused.
 3. Errors of a driver pass unchanged, because the caller may retry its transaction by their type.
    Only those that a wrong set-up causes become `InvalidConnection`.
-
-4. `transaction` is for jobs that end in a transaction of their task: a block of the library.
+4. An enqueue that is interrupted between two statements aborts its transaction.
+5. `transaction` is for jobs that end in a transaction of their task: a block of the library.
 
 An enqueue commits, rolls back and closes no connection.
 """
@@ -16,7 +16,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    contextmanager,
+    suppress,
+)
 from typing import Any, Final, TypeAlias, TypeVar
 
 from windlass.engine.contract import Dialect, SqlRows, SqlStatement, SqlSteps, TransactionPlace
@@ -37,6 +42,11 @@ _HAS_NO_RIGHT: Final = "42501"
 _IS_READ_ONLY: Final = "25006"
 #: How the message of SQLite begins.
 _NO_TABLE_ON_SQLITE: Final = "no such table: "
+#: Makes a commit impossible, also for a caller that handles an interrupt inside its transaction. On
+#: SQLite each statement of an enqueue is complete by itself, and this one has no effect.
+_ABORT: Final = SqlStatement(
+    "DO $$ BEGIN RAISE EXCEPTION 'an enqueue in this transaction was interrupted'; END $$", ()
+)
 
 
 class CallerConnection(ABC):
@@ -165,6 +175,11 @@ def drive(steps: SqlSteps[R], execute: Execute) -> R:
                 result: R = done.value
                 return result
             rows = execute(statement)
+    except BaseException as error:
+        if _may_leave_half(rows, error):
+            with suppress(Exception):
+                execute(_ABORT)
+        raise
     finally:
         steps.close()
 
@@ -180,8 +195,19 @@ async def adrive(steps: SqlSteps[R], execute: AwaitExecute) -> R:
                 result: R = done.value
                 return result
             rows = await execute(statement)
+    except BaseException as error:
+        if _may_leave_half(rows, error):
+            with suppress(Exception):
+                await execute(_ABORT)
+        raise
     finally:
         steps.close()
+
+
+def _may_leave_half(rows: SqlRows | None, error: BaseException) -> bool:
+    """Whether an interrupt or a cancellation came between two statements. An error of the database
+    aborts the transaction by itself."""
+    return rows is not None and not isinstance(error, Exception)
 
 
 @contextmanager

@@ -12,13 +12,14 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg import errors
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper
 
 from windlass.engine import fork_safety
@@ -39,6 +40,13 @@ _MOST_PAUSE_S: Final = 0.5
 _STATEMENT_SHARE: Final = 0.9
 #: A transaction whose client fell silent is ended after this time, so that it keeps no locks.
 IDLE_MS: Final = 20_000
+#: Probes on a connection without traffic, unless the url has others: so that no network on the way
+#: forgets it, and a server that vanished is found after a minute. libpq itself waits for two hours.
+KEEPALIVES: Final = {
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+}
 #: What the planner must not choose. Every statement here is a search by an index; but a plan is
 #: kept, and one that was made while a table was small reads all of it when it has grown. For
 #: the same reason statements join by `= ANY(ARRAY[...])`, and hide what they do not search by in an
@@ -141,9 +149,10 @@ class Connections:
         fork_safety.watch(self)
 
     def _reset(self) -> None:
-        self._change = threading.Condition()
+        self._lock = threading.RLock()  # a signal handler may call while its thread has it
         self._idle: list[DeadlineConnection] = []
         self._taken = 0
+        self._waiting: deque[threading.Condition] = deque()  # first come, leftmost
 
     @property
     def location(self) -> str:
@@ -151,10 +160,10 @@ class Connections:
 
     # ------------------------------------------------------------------------------------ calls
 
-    def run(self, work: Callable[[Connection], T]) -> T:
+    def run(self, work: Callable[[Connection], T], *, most_s: float = float("inf")) -> T:
         """Call a function with a connection, and repeat it after errors that pass."""
         began = time.monotonic()
-        deadline = began + self._timeout_s
+        deadline = began + min(self._timeout_s, most_s)
         pause_s, was_sent = _FIRST_PAUSE_S, False
         cause: Exception | None = None  # the last one that the server named
         while True:
@@ -181,18 +190,41 @@ class Connections:
                 return value
 
     def _take(self, deadline: float) -> DeadlineConnection:
-        with self._change:
-            while not self._idle and self._taken >= self._most:
-                if not self._change.wait(deadline - time.monotonic()):
-                    raise TimeoutError("all connections are busy")
+        with self._lock:
+            if self._waiting or not self._is_free():
+                self._await_turn(deadline)
             self._taken += 1
-            if self._idle:
-                return self._idle.pop()
+            connection = self._idle.pop() if self._idle else None
+            self._call_next()
+        if connection is not None:
+            return connection
         try:
             return self.connect(self.address.conninfo, deadline)
         except BaseException:
             self._discard(None, was_taken=True)
             raise
+
+    def _is_free(self) -> bool:
+        return self._taken < self._most
+
+    def _await_turn(self, deadline: float) -> None:
+        """Wait for a connection in the order of the calls. The thread that gives one back runs on,
+        and would otherwise take it again before a thread that waits."""
+        turn = threading.Condition(self._lock)
+        self._waiting.append(turn)
+        try:
+            while self._waiting[0] is not turn or not self._is_free():
+                if not turn.wait(deadline - time.monotonic()):
+                    raise TimeoutError("all connections are busy")
+        except BaseException:
+            self._waiting.remove(turn)
+            self._call_next()
+            raise
+        self._waiting.popleft()
+
+    def _call_next(self) -> None:
+        if self._waiting and self._is_free():
+            self._waiting[0].notify()
 
     def connect(self, conninfo: str, deadline: float) -> DeadlineConnection:
         """Make a connection for short statements."""
@@ -218,9 +250,13 @@ class Connections:
     def _conninfo(self, conninfo: str, timeout_s: int) -> str:
         try:
             return make_conninfo(
-                conninfo,
-                connect_timeout=str(timeout_s),
-                fallback_application_name="windlass",
+                "",
+                **{
+                    **KEEPALIVES,
+                    **conninfo_to_dict(conninfo),
+                    "connect_timeout": str(timeout_s),
+                    "fallback_application_name": "windlass",
+                },
             )
         except psycopg.ProgrammingError as error:
             text = _first_line(str(error))
@@ -252,19 +288,19 @@ class Connections:
         if not is_clean:
             self._discard(connection)
             return
-        with self._change:
+        with self._lock:
             self._idle.append(connection)
             self._taken -= 1
-            self._change.notify()
+            self._call_next()
 
     def _discard(self, connection: DeadlineConnection | None, *, was_taken: bool = False) -> None:
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.close()
         if connection is not None or was_taken:
-            with self._change:
+            with self._lock:
                 self._taken -= 1
-                self._change.notify()
+                self._call_next()
 
     def __del__(self) -> None:
         """Close the connections of an engine that was dropped without a shutdown."""
@@ -273,7 +309,7 @@ class Connections:
                 connection.close()
 
     def close(self) -> None:
-        with self._change:
+        with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
             with suppress(psycopg.Error):
@@ -350,10 +386,10 @@ class Connections:
     # ------------------------------------------------------------------------------------ forks
 
     def before_fork(self) -> None:
-        self._change.acquire()
+        self._lock.acquire()
 
     def after_fork_in_parent(self) -> None:
-        self._change.release()
+        self._lock.release()
 
     def after_fork_in_child(self) -> None:
         """Leave the parent's connections alone: the driver closes only those of its own process."""

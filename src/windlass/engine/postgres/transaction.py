@@ -64,6 +64,8 @@ class Start(msgspec.Struct, frozen=True, array_like=True):
 class Transaction(PostgresStatements, SqlTransaction):
     """State of one write transaction on PostgreSQL."""
 
+    is_callers = False  # whether the transaction is the caller's, and may stay open for long
+
     def __init__(
         self, db: PostgresStatements, start: Start, options: EngineOptions, clock: str
     ) -> None:

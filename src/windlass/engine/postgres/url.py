@@ -51,7 +51,8 @@ class PostgresAddress(msgspec.Struct, frozen=True, kw_only=True):
 def read_address(url: str) -> PostgresAddress:
     parts = urlsplit(url)
     _refuse_raw_password(parts)
-    given = parse_qsl(parts.query, keep_blank_values=True)
+    # A plus is a plus to libpq, and not a space.
+    given = parse_qsl(parts.query.replace("+", "%2B"), keep_blank_values=True)
     own = {name: value for name, value in given if name in OPTIONS}
     others = [(name, value) for name, value in given if name not in OPTIONS]
     if any(name == "windlass" or name.startswith("windlass_") for name, _ in others):
