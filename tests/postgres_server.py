@@ -85,7 +85,7 @@ FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_p
 
 def find_program(name: str) -> str:
     """The path of a program of the newest PostgreSQL here, or of the one in a given folder."""
-    folders: list[object] = sorted(
+    folders = sorted(
         Path("/usr/lib/postgresql").glob("*/bin"),
         key=lambda folder: [int(part) for part in folder.parent.name.split(".")],
         reverse=True,

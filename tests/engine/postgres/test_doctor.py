@@ -349,7 +349,7 @@ def test_dead_rows(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.cancel(ids)
     engine.discard(ids)
     text = until(lambda: _advice(engine, "dead rows"), "the server has counted them")
-    assert re.match(r"\w+ has \d+, and \d+ live ones: claims read past them", text)
+    assert re.match(r"\w+ has [\d,]+, and [\d,]+ live ones: claims read past them", text)
     assert re.search(r"then VACUUM windlass\.\w+$", text)
 
 
@@ -505,7 +505,7 @@ def test_size(database: Database) -> None:
     engine.put([new_job(number, payload=bytes(5_000)) for number in range(100)])
     finding = found(engine)["size"]
     assert finding.grade is Grade.OK
-    assert re.fullmatch(r"\d+ kB: (\w+ \d+ kB, ){2}\w+ \d+ kB", finding.text)
+    assert re.fullmatch(r"[\d.]+ [kM]B: (\w+ \d+ kB, ){2}\w+ \d+ kB", finding.text)
 
 
 def test_a_server_that_is_away_raises() -> None:
