@@ -447,6 +447,12 @@ def test_an_ended_job_that_holds_a_key_is_listed(
     assert other_world.engine.check() == []
 
 
+def test_no_call_leaves_a_transaction_open(world: World) -> None:
+    world.put_many(2)
+    world.take()
+    assert world.engine.open_transactions() == frozenset()
+
+
 def test_many_unique_keys_are_read_in_batches(world: World) -> None:
     names = [f"key {number}" for number in range(MAX_KEYS + 5)]
     world.engine.put([world.new(unique=key(name=name, period_ms=DAY_MS)) for name in names])

@@ -60,3 +60,10 @@ SELECT known.task, known.key, found.* FROM (
     FROM windlass.ended WHERE ended.id = known.id AND ended.unique_key = known.key
 ) AS found
 ORDER BY known.task, known.key
+
+-- name: list_writers
+-- The other open transactions that have read `meta`, as each one does before it looks at the clock and at jobs.
+SELECT virtualtransaction FROM pg_locks
+WHERE locktype = 'relation' AND relation = 'windlass.meta'::regclass AND granted
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND pid IS DISTINCT FROM pg_backend_pid()
