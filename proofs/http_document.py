@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 import psutil
 
+from proofs.everywhere import on_every_engine
 from tests.http.bad_requests import bad_requests, send
 from tests.http.document_run import run_document
 from tests.http.server_process import ServerProcess
@@ -28,8 +29,9 @@ BAD_REQUESTS: Final = 2_000
 MOST_GROWTH_MB: Final = 20.0
 
 
-def prove_document(folder: Path) -> Iterator[str]:
-    with _serve(folder) as (server, tokens, _):
+@on_every_engine
+def prove_document(folder: Path, url: str) -> Iterator[str]:
+    with _serve(folder, url) as (server, tokens):
         for role in [None, *Role]:
             operations = list(run_document(server.url, tokens.get(role or ""), EXAMPLES))
             assert "Traceback" not in server.log()
@@ -37,8 +39,9 @@ def prove_document(folder: Path) -> Iterator[str]:
             yield f"{who}: {len(operations)} operations x {EXAMPLES} requests, as documented"
 
 
-def prove_bad_input(folder: Path) -> Iterator[str]:
-    with _serve(folder) as (server, tokens, url):
+@on_every_engine
+def prove_bad_input(folder: Path, url: str) -> Iterator[str]:
+    with _serve(folder, url) as (server, tokens):
         requests = list(bad_requests(BAD_REQUESTS, tokens[Role.ADMIN]))
         for request in requests[:200]:
             send(server.port, request)
@@ -63,14 +66,13 @@ def prove_bad_input(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _serve(folder: Path) -> Iterator[tuple[ServerProcess, dict[str, str], str]]:
-    url = f"sqlite:///{folder}/jobs.db?durability=normal"
+def _serve(folder: Path, url: str) -> Iterator[tuple[ServerProcess, dict[str, str]]]:
     with Windlass(url) as app:
         tokens = {str(role): app.access_tokens.create(name=role, role=role)[1] for role in Role}
     options = ("--url", url, "--rate-limit", "100000")
     server = ServerProcess(APP, folder / "log", *options)
     try:
-        yield server, tokens, url
+        yield server, tokens
         assert server.stop() == 0, server.log()
     finally:
         server.kill()
