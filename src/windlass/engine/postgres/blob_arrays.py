@@ -7,9 +7,8 @@ from struct import Struct
 from typing import Any, Final
 
 from psycopg import pq
-from psycopg.abc import Dumper as AnyDumper
-from psycopg.adapt import Dumper, PyFormat
-from psycopg.types.array import ListDumper
+from psycopg.adapt import PyFormat
+from psycopg.types.array import BaseListDumper, ListDumper
 
 _BYTEA: Final = 17
 _BYTEA_ARRAY: Final = 1001
@@ -22,19 +21,19 @@ _NULL: Final = _SIZE.pack(-1)
 class ListWriter(ListDumper):
     """Writes lists as psycopg does, apart from those of bytes."""
 
-    def upgrade(self, obj: list[Any], format: PyFormat) -> AnyDumper:
+    def upgrade(self, obj: list[Any], format: PyFormat) -> BaseListDumper:
         if any(isinstance(value, bytes) for value in obj):
             return _BlobsWriter(self.cls)
         return super().upgrade(obj, format)
 
 
-class _BlobsWriter(Dumper):
+class _BlobsWriter(ListDumper):
     """Writes bytes, and None for NULL."""
 
     format = pq.Format.BINARY
     oid = _BYTEA_ARRAY
 
-    def dump(self, obj: list[bytes | None]) -> bytes:
+    def dump(self, obj: list[Any]) -> bytes:
         head = _HEAD.pack(1, None in obj, _BYTEA, len(obj), 1)
         return b"".join([head, *_elements(obj)])
 
