@@ -23,6 +23,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper
 
 from windlass.engine import fork_safety
+from windlass.engine.postgres.blob_arrays import ListWriter
 from windlass.engine.postgres.statements import Connection
 from windlass.engine.postgres.url import PostgresAddress, unknown_option
 from windlass.engine.sql.statements import Row
@@ -238,6 +239,7 @@ class Connections:
         connection.deadline = deadline
         connection.prepared_max = PREPARED
         connection.adapters.register_dumper(int, Int8BinaryDumper)
+        connection.adapters.register_dumper(list, ListWriter)
         try:
             if not self.address.is_pooled:
                 for statement in self.settings("SET"):

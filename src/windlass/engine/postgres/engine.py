@@ -559,6 +559,9 @@ class PostgresEngine:
     def list_holders(self, cursor: str | None = None) -> HolderPage:
         return self._read(lambda db, start: copies.list_holders(db, cursor, start.now_ms))
 
+    def open_transactions(self) -> frozenset[str]:
+        return frozenset(self._read(lambda db, _: [str(*row) for row in db.rows("list_writers")]))
+
     # -------------------------------------------------------------------------------- reading
 
     def get(self, ids: Sequence[str]) -> list[JobRecord | None]:

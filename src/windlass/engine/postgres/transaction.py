@@ -135,7 +135,9 @@ class Transaction(PostgresStatements, SqlTransaction):
         _, _, _, _, state, *_ = record
         if state == State.SUCCEEDED:
             return int(self.first("insert_ended_copy", *record, payload, LATER_SLOT))
-        return int(self.first("insert_copy", *record, payload))
+        number = self.next_number()
+        self.run("insert_copy", *record, payload, number)
+        return number
 
     def store_payload(self, row: int, payload: bytes) -> None:
         self.run("set_call", row, payload)
