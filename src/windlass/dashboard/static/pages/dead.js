@@ -1,9 +1,8 @@
 /**
  * Dead letters: groups of similar failures, and the retry or discard of a whole group.
  *
- * 1. The address has the task, the fingerprint and the release of the groups, and the release in which a
- *    group is new: without one, the newest.
- * 2. Each group has its error, where it is raised, an example, its queues and its releases.
+ * The address has the task, the fingerprint and the release of the groups, and the release in which a
+ * group is new: without one, the newest.
  */
 
 import { changeDead } from "../bulk.js";

@@ -115,7 +115,7 @@ function qualityTiles({ history }, c) {
 /** @param {Overview} data @param {Context} c @param {number} running */
 function runningTile({ workers, hasMoreWorkers }, c, running) {
   const slots = sum(workers.map((one) => one.slots));
-  const busy = sum(workers.map((one) => one.jobs));
+  const busy = sum(workers.map((one) => Math.min(one.jobs, one.slots))); // some are claimed ahead
   const more = slots ? `${count(busy)} of ${count(slots)}${hasMoreWorkers ? "+" : ""} slots in use` : "no worker is live";
   return tile("Running", count(running), more, { href: link(["jobs"], { state: "running", queue: c.place.query.queue }), tone: slots ? "" : "bad",
     line: h("meter", { min: 0, max: Math.max(1, slots), value: busy, "aria-label": "Slots in use" }) });
