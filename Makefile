@@ -167,12 +167,13 @@ proofs: $(TESTING) ## Kill, freeze and overload real workers, and count what was
 bench: $(TESTING) programs ## Measure throughput, latency and idle cost on this machine
 	$(BIN)/python -m benchmarks --runs 3 --json bench.json
 
-# Installs the other systems below build/peers. The page is written from the stored values.
+# Installs the other systems below build/peers. The page is written from the stored values. STORE="postgres
+# postgres-snapshot postgres-finished" measures systems on PostgreSQL alone, also under a burden.
 bench-peers: $(TESTING) programs ## Measure windlass next to other task queues (about 90 minutes)
-	$(BIN)/python -m benchmarks.peers --json build/peers.json
+	$(BIN)/python -m benchmarks.peers --json build/peers.json $(if $(STORE),--store $(STORE))
 	@echo "To write the page: $(BIN)/python -m benchmarks.peers --page build/peers.json"
 
-bench-quick: $(TESTING) programs ## Compare with the baseline of this machine (three minutes)
+bench-quick: $(TESTING) programs ## Compare with the baseline of this machine (four minutes)
 	$(BIN)/python -m benchmarks.quick $(if $(REV),--baseline $(REV)) $(if $(LEAST),--fail-under $(LEAST))
 
 # QUICK=1 measures up to 100,000 jobs in some minutes.

@@ -30,6 +30,9 @@ DRAIN_JOBS: Final = 40_000
 STORED_JOBS: Final = 20_000
 SINGLE_ENQUEUES: Final = 3_000
 BULK_JOBS: Final = 50_000
+KEYED_JOBS: Final = 2_000
+KEYED_SINGLES: Final = 500
+QUEUES: Final = ("first", "second", "third")
 PICK_UPS: Final = 300
 IDLE_S: Final = 10.0
 IMPORTS: Final = 9
@@ -68,6 +71,41 @@ def enqueue_bulk(setting: str) -> Iterator[Taken]:
         task.enqueue_many(task.bind(number) for number in range(BULK_JOBS))
         elapsed = time.perf_counter() - started
     yield Taken("enqueue in bulk", BULK_JOBS / elapsed, "jobs/s")
+
+
+def enqueue_keyed(setting: str) -> Iterator[Taken]:
+    """Jobs with an idempotency key, in calls of many and one by one, and scheduled ones."""
+    with on_stage(setting) as stage:
+        task = stage.app.tasks["benchmarks.tasks.nothing"]
+        keyed = (task.using(idempotency_key=f"bulk-{at}").bind(at) for at in range(KEYED_JOBS))
+        started = time.perf_counter()
+        stage.app.enqueue_many(keyed)
+        yield Taken("enqueue keyed in bulk", KEYED_JOBS / (time.perf_counter() - started), "jobs/s")
+        started = time.perf_counter()
+        for number in range(KEYED_SINGLES):
+            task.using(idempotency_key=f"single-{number}").enqueue(number)
+        elapsed = time.perf_counter() - started
+        yield Taken("enqueue keyed one by one", KEYED_SINGLES / elapsed, "jobs/s")
+        later = task.using(run_after="1h")
+        started = time.perf_counter()
+        for number in range(KEYED_SINGLES):
+            later.enqueue(number)
+        elapsed = time.perf_counter() - started
+        yield Taken("enqueue scheduled one by one", KEYED_SINGLES / elapsed, "jobs/s")
+
+
+def drain_queues(setting: str) -> Iterator[Taken]:
+    """Drain several queues with a worker that serves every queue."""
+    with on_stage(setting) as stage:
+        task = stage.app.tasks["benchmarks.tasks.nothing"]
+        tasks = [task.using(queue=name) for name in QUEUES]
+        calls = (tasks[number % len(tasks)].bind(number) for number in range(DRAIN_JOBS))
+        stage.app.enqueue_many(calls)
+        with worker(processes=1):
+            first = await_succeeded(stage.app, 1)
+            before = succeeded(stage.app)
+            last = await_succeeded(stage.app, DRAIN_JOBS)
+    yield Taken("drain three queues", (DRAIN_JOBS - before) / (last - first), "jobs/s")
 
 
 def drain(setting: str, task_name: str, kind: str) -> Iterator[Taken]:
@@ -150,6 +188,8 @@ _USUAL: Final = ("sqlite full", "redis everysec", "postgres fsync")
 MEASURES: Final[dict[str, Measure]] = {
     "enqueue-single": Measure(enqueue_single, _ALL),
     "enqueue-bulk": Measure(enqueue_bulk, _ALL),
+    "enqueue-keyed": Measure(enqueue_keyed, _USUAL),
+    "drain-queues": Measure(drain_queues, _USUAL),
     "drain-sync": Measure(lambda setting: drain(setting, "nothing", "sync"), _ALL),
     "drain-async": Measure(lambda setting: drain(setting, "nothing_async", "async"), _USUAL),
     "pick-up": Measure(pick_up, _USUAL),

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.quick`: windlass alone, on all engines, in about three minutes, as ratios.
+"""`python -m benchmarks.quick`: windlass alone, on all engines, in about four minutes, as ratios.
 
 1. Without options, compare with the baseline of this machine in build/bench-baseline.json. The
    first run stores the baseline; `--save` replaces it.
@@ -31,7 +31,15 @@ from benchmarks.stage import can_measure, compile_sources
 
 BASELINE: Final = ROOT / "build" / "bench-baseline.json"
 REVISIONS: Final = ROOT / "build" / "revisions"
-MEASURED: Final = ("enqueue-single", "enqueue-bulk", "drain-sync", "pick-up", "stored")
+MEASURED: Final = (
+    "enqueue-single",
+    "enqueue-bulk",
+    "enqueue-keyed",
+    "drain-sync",
+    "drain-queues",
+    "pick-up",
+    "stored",
+)
 SETTINGS: Final = ("sqlite full", "redis everysec", "postgres fsync")
 #: Figures of these measures that say too little in a short run.
 _LEFT_OUT: Final = ("pick-up p99",)

@@ -73,6 +73,8 @@ SECTIONS: Final = {
         "guides/timeouts",
         "guides/schedules",
         "guides/unique",
+        "guides/postgres",
+        "guides/transactions",
         "guides/exactly-once",
         "guides/queues",
         "guides/workers",

@@ -1,6 +1,6 @@
 """A worker with `--autoscale 2..8` follows a load step, and no job is lost or interrupted.
 
-1. On two engines: 900 jobs of a second, and some that run for longer than the load. The worker
+1. On three engines: 900 jobs of a second, and some that run for longer than the load. The worker
    scales from 2 to 8 children and back to 2 with its usual periods. Each job starts once.
 2. The Redis server freezes while the worker has to scale up, and again while it has to scale down:
    the number of children stays, `/v1/scale` answers 503 and never a number. Afterwards the worker

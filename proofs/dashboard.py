@@ -25,10 +25,11 @@ from tests.dashboard.browser.budget import (
 )
 from tests.dashboard.browser.chromium import launched
 from tests.dashboard.browser.injection import Taint, walk
-from tests.dashboard.browser.outage import BANNER_S, freeze
+from tests.dashboard.browser.outage import BANNER_S, FrozenServer, freeze
 from tests.dashboard.browser.payloads import PAYLOADS
 from tests.dashboard.browser.site import Site, Stock
 from tests.dashboard.browser.visit import log_in, visiting
+from tests.postgres_server import OWNER, PostgresServer
 from tests.redis_server import RedisServer
 from windlass.access_tokens import Role
 
@@ -75,9 +76,17 @@ def _injection(folder: Path) -> Iterator[str]:
 
 
 def _frozen(folder: Path) -> Iterator[str]:
-    server = RedisServer()
+    redis = RedisServer()
+    yield from (f"redis: {line}" for line in _frozen_on(folder / "redis", redis, redis.url()))
+    postgres = PostgresServer()
+    url = postgres.url(postgres.new_database(), user=OWNER)
+    yield from (f"postgres: {line}" for line in _frozen_on(folder / "postgres", postgres, url))
+
+
+def _frozen_on(folder: Path, server: FrozenServer, url: str) -> Iterator[str]:
+    folder.mkdir()
     try:
-        with launched() as browser, Site(folder, server.url()) as site:
+        with launched() as browser, Site(folder, url) as site:
             login = log_in(browser, site.url, site.tokens[Role.ADMIN])
             with visiting(browser, site.url, login=login) as visit:
                 visit.open("", "Overview")

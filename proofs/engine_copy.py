@@ -50,7 +50,7 @@ from windlass.engine_copy.jobs import COPIED
 from windlass.testing.contract.world import claim_jobs
 
 #: The names of the engines, in the order of the copies.
-ENGINES: Final = ("sqlite-file", "redis", "sqlite-file")
+ENGINES: Final = ("sqlite-file", "postgres", "redis", "sqlite-file")
 #: kind -> number of its jobs
 NUMBERS: Final = {
     "plain": 45_000,

@@ -1,4 +1,4 @@
-"""50 event streams of the dashboard: claims take as long as without any, on both engines.
+"""50 event streams of the dashboard: claims take as long as without any, on each engine.
 
 1. `windlass serve` has 50 streams, each with an access token of its own, in rounds: a round without
    streams is followed by one with them, so that a busy minute of the machine meets both.

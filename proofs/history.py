@@ -6,7 +6,7 @@
 2. The same while whole workers are killed with SIGKILL. No end is counted twice, and each kill
    costs at most the ends of one report: those of the seconds between two reports.
 
-On two engines.
+On three engines.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ from typing import Final
 import msgspec
 import psutil
 
+from proofs.everywhere import on_every_engine
+from tests.contract.variants import fresh_url
 from tests.http.bad_requests import bad_requests, send
 from tests.http.document_run import run_document
 from tests.http.server_process import ServerProcess
@@ -23,13 +25,23 @@ from windlass.access_tokens import Role
 from windlass.http.problems import ProblemDocument
 
 APP: Final = "tests.http.shop_app:app"
+#: Each takes some minutes. PostgreSQL refuses texts that the others store.
+DOCUMENT_ENGINES: Final = ("sqlite-file", "postgres")
 EXAMPLES: Final = 50
 BAD_REQUESTS: Final = 2_000
 MOST_GROWTH_MB: Final = 20.0
 
 
 def prove_document(folder: Path) -> Iterator[str]:
-    with _serve(folder) as (server, tokens, _):
+    for engine in DOCUMENT_ENGINES:
+        own = folder / engine
+        own.mkdir()
+        for line in _prove_document(own, fresh_url(engine, own)):
+            yield f"{engine}: {line}"
+
+
+def _prove_document(folder: Path, url: str) -> Iterator[str]:
+    with _serve(folder, url) as (server, tokens):
         for role in [None, *Role]:
             operations = list(run_document(server.url, tokens.get(role or ""), EXAMPLES))
             assert "Traceback" not in server.log()
@@ -37,8 +49,9 @@ def prove_document(folder: Path) -> Iterator[str]:
             yield f"{who}: {len(operations)} operations x {EXAMPLES} requests, as documented"
 
 
-def prove_bad_input(folder: Path) -> Iterator[str]:
-    with _serve(folder) as (server, tokens, url):
+@on_every_engine
+def prove_bad_input(folder: Path, url: str) -> Iterator[str]:
+    with _serve(folder, url) as (server, tokens):
         requests = list(bad_requests(BAD_REQUESTS, tokens[Role.ADMIN]))
         for request in requests[:200]:
             send(server.port, request)
@@ -63,14 +76,13 @@ def prove_bad_input(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _serve(folder: Path) -> Iterator[tuple[ServerProcess, dict[str, str], str]]:
-    url = f"sqlite:///{folder}/jobs.db?durability=normal"
+def _serve(folder: Path, url: str) -> Iterator[tuple[ServerProcess, dict[str, str]]]:
     with Windlass(url) as app:
         tokens = {str(role): app.access_tokens.create(name=role, role=role)[1] for role in Role}
     options = ("--url", url, "--rate-limit", "100000")
     server = ServerProcess(APP, folder / "log", *options)
     try:
-        yield server, tokens, url
+        yield server, tokens
         assert server.stop() == 0, server.log()
     finally:
         server.kill()

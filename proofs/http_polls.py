@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import psutil
 
+from tests.contract.variants import fresh_url
 from tests.http.server_process import ServerProcess
 from tests.redis_server import RedisServer
 from tests.worker.yard import Yard, until
@@ -47,10 +48,16 @@ class Session(NamedTuple):
 
 
 def prove_idle(folder: Path) -> Iterator[str]:
-    redis = RedisServer("--appendfsync", "everysec")
+    for engine in ("redis", "postgres"):
+        own = folder / engine
+        own.mkdir()
+        for line in _prove_idle(own, fresh_url(engine, own)):
+            yield f"{engine}: {line}"
+
+
+def _prove_idle(folder: Path, url: str) -> Iterator[str]:
     server = None
     try:
-        url = redis.url()
         environment = {"WINDLASS_LEASE": "10m"}  # heartbeats are not what is measured
         options = ("--url", url, "--rate-limit", "100000")
         server = ServerProcess(APP, folder / "log", *options, environment=environment)
@@ -61,7 +68,6 @@ def prove_idle(folder: Path) -> Iterator[str]:
     finally:
         if server is not None:
             server.kill()
-        redis.end()
 
 
 class Idle(NamedTuple):

@@ -8,16 +8,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from proofs.everywhere import on_every_engine
 from tests.worker.yard import Yard
 from windlass import State
 
 JOBS: Final = 20
-#: How many replies `swallowing` loses. Not declared there: its import changes the engine.
+#: How many replies `swallowing` loses. Not declared there: its import changes the engines.
 SWALLOWED: Final = 3
 
 
-def prove(folder: Path) -> Iterator[str]:
-    with closing(Yard(folder, lease="30s", grace="5s", max_crashes=3)) as yard:
+@on_every_engine
+def prove(folder: Path, url: str) -> Iterator[str]:
+    with closing(Yard(folder, "30s", "5s", 3, url)) as yard:
         for number in range(JOBS):
             yard.plain(f"job-{number}", "sleep:0.02")
         worker = yard.start(app="proofs.swallowing:app", slots=4)

@@ -1,4 +1,4 @@
-"""Metrics with a million stored jobs: how long a scrape takes, on both engines.
+"""Metrics with a million stored jobs: how long a scrape takes, on every engine.
 
 1. A server with some jobs is scraped, each time with a new snapshot of the engine: scrapes are more
    than a second apart.
@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 import psutil
 
 from tests.http.server_process import ServerProcess
+from tests.postgres_server import OWNER, PostgresServer
 from tests.redis_server import RedisServer
 from tests.telemetry.scrape import find_url, scrape
 from tests.worker.yard import Worker, Yard, until
@@ -81,6 +82,15 @@ def prove_redis(folder: Path) -> Iterator[str]:
         redis.end()
 
 
+def prove_postgres(folder: Path) -> Iterator[str]:
+    postgres = PostgresServer()
+    try:
+        url = postgres.url(postgres.new_database(), user=OWNER)
+        yield from _prove_engine(folder, url, postgres.pid)
+    finally:
+        postgres.end()
+
+
 def _prove_engine(folder: Path, url: str, *engine: int) -> Iterator[str]:
     with Windlass(url) as app:
         _store(app, 1_000)
@@ -122,7 +132,10 @@ def _measure(address: str, *pids: int) -> Times:
 
 
 def _cpu_s(pids: Sequence[int]) -> float:
-    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
+    """Also that of child processes: PostgreSQL has one for each connection."""
+    first = [psutil.Process(pid) for pid in pids]
+    children = [child for process in first for child in process.children(recursive=True)]
+    return sum(sum(process.cpu_times()[:4]) for process in [*first, *children])
 
 
 def _measure_shared(address: str) -> Times:

@@ -20,6 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.postgres_backlog import add_ended_jobs
 from tests.postgres_server import OWNER, Connection, PostgresServer
 from tests.worker.yard import until
 from windlass.core.ids import new_id
@@ -45,15 +46,6 @@ _SETTINGS: Final = {
     "max_wal_size": "4GB",
     "shared_buffers": "256MB",
 }
-_FILL: Final = """
-INSERT INTO windlass.ended (row, created_ms, finished_ms, keep_until_ms, result_until_ms, last_end,
-    priority, attempt, starts, crashes, losses, interruptions, snoozes, strays, slot, id, task,
-    queue, call)
-SELECT -n, 1, 1, at.ms + n, at.ms, 1, 0, 1, 1, 0, 0, 0, 0, 0, 7, 'done-' || n, 'task', 'default',
-    'x'::bytea
-FROM generate_series(%s, %s) AS n,
-    (SELECT (extract(epoch FROM now()) * 1000)::bigint + 86400000 AS ms) AS at
-"""
 _SIZES: Final = """
 SELECT pg_table_size('windlass.jobs'), pg_indexes_size('windlass.jobs'),
        pg_stat_get_dead_tuples('windlass.jobs'::regclass)
@@ -78,7 +70,7 @@ def prove(_folder: Path, hold: Hold = SHORT) -> Iterator[str]:
         engine = open_engine(server.url(database, user=OWNER), EngineOptions(lease_ms=LEASE_MS))
         engine.stats()
         with server.connect(database) as connection:
-            fill(connection, hold.finished)
+            add_ended_jobs(connection, hold.finished)
             with closing(Load(engine)) as load:
                 yield from measure(server, database, connection, load, hold)
         assert engine.check() == []
@@ -88,15 +80,6 @@ def prove(_folder: Path, hold: Hold = SHORT) -> Iterator[str]:
 
 
 prove_long: Final = partial(prove, hold=LONG)
-
-
-def fill(connection: Connection, finished: int) -> None:
-    for first in range(1, finished + 1, 1_000_000):
-        connection.execute(_FILL, [first, min(first + 999_999, finished)])
-    connection.execute(
-        "INSERT INTO windlass.deltas VALUES ('jobs', 'default', 'succeeded', %s)", [finished]
-    )
-    connection.execute("VACUUM ANALYZE")
 
 
 def measure(

@@ -6,6 +6,7 @@
 3. `resume` measures the time until a new job is enqueued, claimed, run and reported.
 4. At the end every job has ended, workers stop by themselves, and the counters of its record
    explain every extra start of a job.
+5. `prove_long_job` and `prove_enqueue` are the same for every server.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -38,12 +40,18 @@ EVERY_S: Final = 0.02
 #: When an enqueue fails by default, in seconds, and how much later or earlier on a busy machine.
 ENQUEUE_S: Final = 5.0
 TOLERANCE_S: Final = 1.0
+LONG_JOB_S: Final = 40.0
+LONG_OUTAGE_S: Final = 20.0
 
 
 class Server(Protocol):
     """A private server of any engine."""
 
     port: int
+
+    def start(self) -> None: ...
+
+    def kill(self) -> None: ...
 
     def end(self) -> None: ...
 
@@ -217,3 +225,82 @@ def fail_to_enqueue(app: Windlass) -> tuple[float, str]:
 
 def nothing() -> None:
     """A task."""
+
+
+# ---------------------------------------------------------------------------------- a long job
+
+
+def kill(it: Scene[S]) -> None:
+    it.server.kill()
+    time.sleep(LONG_OUTAGE_S)
+    it.server.start()
+
+
+def vanish(it: Scene[S]) -> None:
+    it.proxy.vanish()
+    time.sleep(LONG_OUTAGE_S)
+    it.proxy.heal()
+
+
+def freeze(it: Scene[S]) -> None:
+    it.proxy.freeze()
+    time.sleep(LONG_OUTAGE_S)
+    it.proxy.heal()
+
+
+def prove_long_job(
+    folder: Path, scene: Callable[[Path], AbstractContextManager[Scene[S]]]
+) -> Iterator[str]:
+    """One job of 40 s, an outage of 20 s in it, and a second worker that could take it over."""
+    outages: dict[str, Callable[[Scene[S]], None]] = {
+        "killed": kill,
+        "frozen": freeze,
+        "vanished": vanish,
+    }
+    with ThreadPoolExecutor() as pool:
+        runs = {}
+        for name, outage in outages.items():
+            (folder / name).mkdir()
+            runs[name] = pool.submit(span, scene(folder / name), outage)
+        for name, run in runs.items():
+            yield f"server {name} for {LONG_OUTAGE_S:g} s: {run.result()}"
+
+
+def span(scene: AbstractContextManager[Scene[S]], outage: Callable[[Scene[S]], None]) -> str:
+    with scene as it:
+        it.start_workers(2, slots=1)
+        id = it.enqueue("long", f"sleep:{LONG_JOB_S}")
+        it.yard.await_start("long")
+        time.sleep(5.0)  # into the middle of the job
+        outage(it)
+        resumed_s = it.resume()
+        it.yard.await_state(id, State.SUCCEEDED)
+        starts = len(it.yard.events("start", "long"))
+        *_, account = it.finish()
+        assert starts == 1, f"{starts} starts"
+        return f"a job of {LONG_JOB_S:g} s ran once; {told([resumed_s])}; {account}"
+
+
+# ------------------------------------------------------------------------------------- enqueues
+
+
+def prove_enqueue(server: Server, url: str) -> Iterator[str]:
+    """With the default settings of an app."""
+    outages: dict[str, Callable[[Proxy], None]] = {
+        "refused": Proxy.refuse,
+        "frozen": Proxy.freeze,
+        "vanished": Proxy.vanish,
+    }
+    with ExitStack() as stack, ThreadPoolExecutor() as pool:
+        runs = {}
+        for name, outage in outages.items():
+            proxy = stack.enter_context(Proxy(server.port))
+            own = url.replace(f":{server.port}/", f":{proxy.port}/")
+            app = stack.enter_context(Windlass(own))
+            app.engine.stats()
+            outage(proxy)
+            runs[name] = pool.submit(fail_to_enqueue, app)
+        for name, run in runs.items():
+            seconds, message = run.result()
+            yield f"{name}: failed after {seconds:.2f} s: {message}"
+            assert abs(seconds - ENQUEUE_S) < TOLERANCE_S

@@ -3,7 +3,7 @@
 200 processes write an order and enqueue its job in one transaction, commit, and die by SIGKILL; as
 many others die before their commit. No worker runs meanwhile, so that every death is before the
 relay. Then a worker starts: the 200 jobs have to end within 5 s of its start, and no others. On
-both kinds of databases, in front of SQLite and Redis.
+both kinds of databases, in front of every engine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ from tests.worker.yard import Yard
 from windlass import State, Windlass
 
 #: The engine, and the database of the outbox.
-PLACES: Final = (("sqlite-file", "sqlite"), ("redis-4", "postgresql"))
+PLACES: Final = (
+    ("sqlite-file", "sqlite"),
+    ("redis-4", "postgresql"),
+    ("postgres", "postgresql"),
+)
 PRODUCERS: Final = 200
 PROMPT_S: Final = 5.0
 

@@ -7,10 +7,12 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from proofs import outage_load
 from proofs.outage_load import (
     ENQUEUE_S,
     TOLERANCE_S,
@@ -43,9 +45,10 @@ WHERE to_timestamp(until_ms / 1000.0) > now()
 PostgresScene = Scene[PostgresServer]
 
 
-def scene(folder: Path) -> AbstractContextManager[PostgresScene]:
+def scene(folder: Path, *, is_proxied: bool = False) -> AbstractContextManager[PostgresScene]:
     server = PostgresServer(fsync=True)
-    return open_scene(folder, server, server.url(server.new_database(), user=OWNER))
+    url = server.url(server.new_database(), user=OWNER)
+    return open_scene(folder, server, url, is_proxied=is_proxied)
 
 
 def prove_restarted(folder: Path) -> Iterator[str]:
@@ -140,3 +143,16 @@ def set_readonly(server: PostgresServer, value: str) -> None:
         connection.execute("SET default_transaction_read_only = off")
         connection.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}".encode())
         connection.execute("SELECT pg_reload_conf()")
+
+
+def prove_long_job(folder: Path) -> Iterator[str]:
+    yield from outage_load.prove_long_job(folder, partial(scene, is_proxied=True))
+
+
+def prove_enqueue(_folder: Path) -> Iterator[str]:
+    server = PostgresServer(fsync=True)
+    try:
+        url = server.url(server.new_database(), user=OWNER)
+        yield from outage_load.prove_enqueue(server, url)
+    finally:
+        server.end()

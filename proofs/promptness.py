@@ -13,9 +13,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from proofs.everywhere import on_every_engine
+from proofs.everywhere import ENGINES, on_every_engine
+from tests.contract.variants import VARIANTS, fresh_url
 from tests.worker.yard import Yard, until
 from windlass import State
+from windlass.engine.contract import Capability
 
 SHORT_JOBS: Final = 100
 LOW_JOBS: Final = 10_000
@@ -23,9 +25,10 @@ LOW_SLOTS: Final = 4
 DELAYED_JOBS: Final = 200
 
 
-def prove_slow_among_short(folder: Path) -> Iterator[str]:
+@on_every_engine
+def prove_slow_among_short(folder: Path, url: str) -> Iterator[str]:
     """One job of 60 s, then 100 of 10 ms on 2 x 4 slots: the short ones end within a second."""
-    with closing(Yard(folder, lease="30s", grace="1s", max_crashes=3)) as yard:
+    with closing(Yard(folder, "30s", "1s", 3, url)) as yard:
         worker = yard.start(processes=2, slots=4)
         for number in range(8):  # both children are up and have served something
             yard.plain(f"warm-{number}", "sleep:0.2")
@@ -47,8 +50,17 @@ def prove_slow_among_short(folder: Path) -> Iterator[str]:
 
 
 def prove_priority(folder: Path) -> Iterator[str]:
-    """A high-priority job behind 10,000 low ones starts at the next free slot."""
-    with closing(Yard(folder, lease="30s", grace="1s", max_crashes=3)) as yard:
+    """A high-priority job behind 10,000 low ones starts at the next free slot. With several
+    partitions, priorities order the jobs of each of them."""
+    for engine in ENGINES:
+        if Capability.STRICT_ORDER in VARIANTS[engine][1]:
+            own = folder / engine
+            own.mkdir()
+            yield f"{engine}: {_prove_priority(own, fresh_url(engine, own))}"
+
+
+def _prove_priority(folder: Path, url: str) -> str:
+    with closing(Yard(folder, "30s", "1s", 3, url)) as yard:
         call = yard.script.plain.bind
         yard.script.plain.enqueue_many(
             call(f"low-{number}", ["sleep:0.02"]) for number in range(LOW_JOBS)
@@ -62,16 +74,17 @@ def prove_priority(folder: Path) -> Iterator[str]:
             yard.await_start(f"high-{number}")
             labels = [line.label for line in yard.events("start")]
             overtaken.append(max(0, labels.index(f"high-{number}") - before))
-        yield f"low jobs started after a high one was enqueued: {overtaken}, slots {LOW_SLOTS}"
         worker.signal(signal.SIGTERM)
         worker.signal(signal.SIGTERM)
         assert worker.wait() == 0
-        assert max(overtaken) <= LOW_SLOTS
+    assert max(overtaken) <= LOW_SLOTS, overtaken
+    return f"low jobs started after a high one was enqueued: {overtaken}, slots {LOW_SLOTS}"
 
 
-def prove_delayed(folder: Path) -> Iterator[str]:
+@on_every_engine
+def prove_delayed(folder: Path, url: str) -> Iterator[str]:
     """200 delayed jobs start within 50 ms of their time at p99, and none early."""
-    with closing(Yard(folder, lease="30s", grace="5s", max_crashes=3)) as yard:
+    with closing(Yard(folder, "30s", "5s", 3, url)) as yard:
         yard.start(processes=2, slots=4)
         yard.plain("warm")
         yard.await_count(State.SUCCEEDED, 1)

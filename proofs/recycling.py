@@ -1,7 +1,7 @@
 """Replace children constantly under load: no job is lost, runs twice or stays behind.
 
 Two children of four slots, each replaced after its first jobs, while 4,000 jobs of 20 ms run. The
-baseline is the same jobs without limits. On two engines.
+baseline is the same jobs without limits. On three engines.
 """
 
 from __future__ import annotations

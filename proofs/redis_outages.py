@@ -4,32 +4,21 @@ continue within five seconds, no job is lost, and every extra start has a cause.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from proofs.outage_load import (
-    ENQUEUE_S,
-    TOLERANCE_S,
-    Scene,
-    fail_to_enqueue,
-    open_scene,
-    stand_still,
-    told,
-)
-from tests.proxy import Proxy
+from proofs import outage_load
+from proofs.outage_load import Scene, open_scene, stand_still, told
 from tests.redis_server import RedisServer
-from windlass import State, Windlass
 
 KILLS: Final = 20
 DOWN_S: Final = 0.7
 CLIENT_KILLS: Final = 100
 FROZEN_S: Final = 60.0
 READONLY_S: Final = 20.0
-LONG_JOB_S: Final = 40.0
-LONG_OUTAGE_S: Final = 20.0
 
 RedisScene = Scene[RedisServer]
 
@@ -97,75 +86,13 @@ def prove_readonly(folder: Path) -> Iterator[str]:
         yield from it.finish()
 
 
-# ---------------------------------------------------------------------------------- a long job
-
-
-def kill(it: RedisScene) -> None:
-    it.server.kill()
-    time.sleep(LONG_OUTAGE_S)
-    it.server.start()
-
-
-def vanish(it: RedisScene) -> None:
-    it.proxy.vanish()
-    time.sleep(LONG_OUTAGE_S)
-    it.proxy.heal()
-
-
-def freeze(it: RedisScene) -> None:
-    it.proxy.freeze()
-    time.sleep(LONG_OUTAGE_S)
-    it.proxy.heal()
-
-
 def prove_long_job(folder: Path) -> Iterator[str]:
-    """One job of 40 s, an outage of 20 s in it, and a second worker that could take it over."""
-    outages = {"killed": kill, "frozen": freeze, "vanished": vanish}
-    with ThreadPoolExecutor() as pool:
-        runs = {name: pool.submit(span, folder / name, outage) for name, outage in outages.items()}
-        for name, run in runs.items():
-            yield f"server {name} for {LONG_OUTAGE_S:g} s: {run.result()}"
-
-
-def span(folder: Path, outage: Callable[[RedisScene], None]) -> str:
-    folder.mkdir()
-    with scene(folder, is_proxied=True) as it:
-        it.start_workers(2, slots=1)
-        id = it.enqueue("long", f"sleep:{LONG_JOB_S}")
-        it.yard.await_start("long")
-        time.sleep(5.0)  # into the middle of the job
-        outage(it)
-        resumed_s = it.resume()
-        it.yard.await_state(id, State.SUCCEEDED)
-        starts = len(it.yard.events("start", "long"))
-        *_, account = it.finish()
-        assert starts == 1, f"{starts} starts"
-        return f"a job of {LONG_JOB_S:g} s ran once; {told([resumed_s])}; {account}"
-
-
-# ------------------------------------------------------------------------------------- enqueues
+    yield from outage_load.prove_long_job(folder, partial(scene, is_proxied=True))
 
 
 def prove_enqueue(_folder: Path) -> Iterator[str]:
-    """With the default settings of an app."""
-    outages: dict[str, Callable[[Proxy], None]] = {
-        "refused": Proxy.refuse,
-        "frozen": Proxy.freeze,
-        "vanished": Proxy.vanish,
-    }
     server = RedisServer()
     try:
-        with ExitStack() as stack, ThreadPoolExecutor() as pool:
-            runs = {}
-            for name, outage in outages.items():
-                proxy = stack.enter_context(Proxy(server.port))
-                app = stack.enter_context(Windlass(server.url(port=proxy.port)))
-                app.engine.stats()
-                outage(proxy)
-                runs[name] = pool.submit(fail_to_enqueue, app)
-            for name, run in runs.items():
-                seconds, message = run.result()
-                yield f"{name}: failed after {seconds:.2f} s: {message}"
-                assert abs(seconds - ENQUEUE_S) < TOLERANCE_S
+        yield from outage_load.prove_enqueue(server, server.url())
     finally:
         server.end()

@@ -5,12 +5,14 @@ megabytes. Every job runs once, and no worker logs an outage."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from tests.postgres_server import OWNER, PostgresServer
 from tests.proxy import Proxy
-from tests.redis_server import RedisServer, private_server
+from tests.redis_server import RedisServer
 from tests.worker.bulk import Bulk
 from tests.worker.yard import Yard
 from windlass import State, Windlass
@@ -25,39 +27,52 @@ LARGE_NUMBER: Final = 18
 
 
 def prove(folder: Path) -> Iterator[str]:
-    server = private_server()
+    redis, postgres = RedisServer(), PostgresServer()
+    places = {
+        "redis": Place(redis.port, redis.url),
+        "redis-4": Place(redis.port, partial(redis.url, partitions=4)),
+        "postgres": Place(postgres.port, lambda: postgres.url(postgres.new_database(), user=OWNER)),
+    }
     try:
-        for partitions in (1, 4):
-            yield from _put(server, partitions)
+        for name, place in places.items():
+            yield f"{name}: {_put(place)}"
             for stops in (False, True):
-                place = folder / f"{partitions}-{stops}"
-                place.mkdir()
-                yield from _report(server, place, partitions, stops=stops)
+                own = folder / f"{name}-{stops}"
+                own.mkdir()
+                yield f"{name}: {_report(place, own, stops=stops)}"
     finally:
-        server.end()
+        redis.end()
+        postgres.end()
     yield from _report_to_sqlite(folder)
 
 
-def _put(server: RedisServer, partitions: int) -> Iterator[str]:
-    with Proxy(server.port) as link:
+class Place(NamedTuple):
+    """A server behind the link."""
+
+    port: int
+    fresh_url: Callable[[], str]
+
+
+def _put(place: Place) -> str:
+    with Proxy(place.port) as link:
         link.throttle(SPEED)
-        with Windlass(server.url(port=link.port, partitions=partitions)) as app:
+        with Windlass(place.fresh_url().replace(f":{place.port}/", f":{link.port}/")) as app:
             task = app.task(name="note")(_note)
             started = time.monotonic()
             task.enqueue_many([("x" * (MEGABYTE - 1_000),)] * NUMBER)
             seconds = time.monotonic() - started
             assert app.engine.stats().totals["enqueued"] == NUMBER
     _check_time(seconds)
-    yield f"{partitions} partitions: {NUMBER} calls of 1 MB put over 4 MB/s in {seconds:.1f} s"
+    return f"{NUMBER} calls of 1 MB put over 4 MB/s in {seconds:.1f} s"
 
 
 def _note(text: str) -> None:
     """Never run."""
 
 
-def _report(server: RedisServer, folder: Path, partitions: int, *, stops: bool) -> Iterator[str]:
-    yard = Yard(folder, "30s", "25s", 3, server.url(partitions=partitions))
-    with Proxy(server.port) as link:
+def _report(place: Place, folder: Path, *, stops: bool) -> str:
+    yard = Yard(folder, "30s", "25s", 3, place.fresh_url())
+    with Proxy(place.port) as link:
         bulk = Bulk(yard, link)
         bulk.enqueue(NUMBER, MEGABYTE)
         link.throttle(SPEED)
@@ -75,7 +90,7 @@ def _report(server: RedisServer, folder: Path, partitions: int, *, stops: bool) 
     assert "lost connection to engine" not in worker.log()
     yard.close()
     when = "after SIGTERM" if stops else "at work"
-    yield f"{partitions} partitions: {NUMBER} results of 1 MB reported {when} in {seconds:.1f} s"
+    return f"{NUMBER} results of 1 MB reported {when} in {seconds:.1f} s"
 
 
 def _check_time(seconds: float) -> None:

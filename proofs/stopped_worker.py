@@ -10,14 +10,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from proofs.everywhere import on_every_engine
 from tests.worker.yard import Yard, until
 from windlass import State
 
 LEASE_S: Final = 2.0
 
 
-def prove(folder: Path) -> Iterator[str]:
-    with closing(Yard(folder, lease=f"{LEASE_S:g}s", grace="5s", max_crashes=3)) as yard:
+@on_every_engine
+def prove(folder: Path, url: str) -> Iterator[str]:
+    with closing(Yard(folder, f"{LEASE_S:g}s", "5s", 3, url)) as yard:
         stopped = yard.start(slots=1)
         job = yard.plain("job", f"sleep:{LEASE_S}")
         first = yard.await_start("job")

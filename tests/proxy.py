@@ -59,6 +59,7 @@ class Proxy:
 
     def __init__(self, target_port: int, target_host: str = _HOST) -> None:
         self.passed = dict.fromkeys(Side, 0)  # received bytes in total
+        self.round_trips = 0  # replies that followed requests on the same connection
         self.accepted = 0
         self.cuts = 0  # the number of completed cuts
         self.target_port = target_port
@@ -297,6 +298,8 @@ class Proxy:
             self._end(pair, with_reset=True)
             return
         self.passed[flow.side] += len(data)
+        self.round_trips += pair.is_asking and flow.side is Side.REPLIES and bool(data)
+        pair.is_asking = flow.side is Side.REQUESTS
         flow.passed += len(data)
         if flow.side is Side.REQUESTS and 0 < self._most_bytes < flow.passed:
             self._end(pair, with_reset=True)
@@ -414,6 +417,7 @@ class _Pair:
         self.flows = (_Flow(Side.REQUESTS, client, server), _Flow(Side.REPLIES, server, client))
         self.watched: set[socket.socket] = set()
         self.is_held = False
+        self.is_asking = False  # requests have passed since the last reply
         for end in self.ends:
             end.setblocking(False)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -3,6 +3,8 @@
 python -m benchmarks.peers --json build/peers.json   measure, and keep the values
 python -m benchmarks.peers --page build/peers.json   write the page, its charts and the README
 python -m benchmarks.peers --store postgres          measure only systems on PostgreSQL
+                           --store postgres-snapshot the same while an old snapshot is open
+                           --store postgres-finished windlass with ten million finished jobs
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from benchmarks.peers.results import PeerResults, merge, read_results
 from benchmarks.peers.session import Session
 from benchmarks.peers.stores import STORES, close_stores
 from benchmarks.peers.subjects import QUICK, Sizes
-from benchmarks.peers.systems import SYSTEMS, System
+from benchmarks.peers.systems import SYSTEMS, USUAL, System
 from benchmarks.peers.workloads import WORKLOADS
 from benchmarks.stage import compile_sources
 
@@ -58,10 +60,11 @@ def measure(arguments: argparse.Namespace) -> PeerResults:
     return session.results
 
 
-def chosen(names: Sequence[str] | None, store: str | None) -> list[System]:
-    """The systems with these names, or on this store; else all."""
-    systems = [SYSTEMS[name] for name in names or SYSTEMS]
-    return [system for system in systems if store in (None, system.store)]
+def chosen(names: Sequence[str] | None, stores: Sequence[str] | None) -> list[System]:
+    """The systems with these names, or on these stores; else all without a burden."""
+    if stores is None:
+        return [SYSTEMS[name] for name in names or USUAL]
+    return [SYSTEMS[name] for name in names or SYSTEMS if SYSTEMS[name].store in stores]
 
 
 def _arguments() -> argparse.Namespace:
@@ -73,7 +76,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--only", nargs="+", choices=SYSTEMS, metavar="SYSTEM", help=", ".join(SYSTEMS)
     )
-    parser.add_argument("--store", choices=STORES, help="only systems on this store")
+    parser.add_argument(
+        "--store", nargs="+", choices=STORES, metavar="STORE", help=", ".join(STORES)
+    )
     parser.add_argument(
         "--workload", nargs="+", choices=WORKLOADS, metavar="NAME", help=", ".join(WORKLOADS)
     )

@@ -19,7 +19,19 @@ from benchmarks.peers.targets import TARGETS, PeerTarget, best, reached
 RESULTS: Final = ROOT / "benchmarks" / "peers" / "results.json"
 FOLDER: Final = ROOT / "docs" / "benchmarks"
 PAGE: Final = FOLDER / "README.md"
+POSTGRES_RESULTS: Final = RESULTS.with_name("postgres-results.json")
+POSTGRES_PAGE: Final = FOLDER / "postgres.md"
 
+BENCH: Final = "make bench-peers"
+STORE_TITLES: Final = {
+    "redis": "redis",
+    "sqlite": "sqlite",
+    "sqlite-normal": "sqlite",
+    "postgres": "postgres",
+    "postgres-snapshot": "postgres, an old snapshot is open",
+    "postgres-finished": "postgres, 10 million finished jobs",
+}
+POSTGRES_STORES: Final = [name for name in STORE_TITLES if name.startswith("postgres")]
 #: A heading, its measures, and the sentence below it.
 SECTIONS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "Enqueue": (
@@ -98,8 +110,13 @@ _CHARTS_OF: Final = {
 
 
 def write_all(results: PeerResults) -> list[Path]:
-    """Write the page and its charts, and the README unless the sizes were small."""
+    """Write the page and its charts, and the README unless the sizes were small. Systems on
+    PostgreSQL alone have a page without charts."""
     FOLDER.mkdir(parents=True, exist_ok=True)
+    if _is_of_postgres(results):
+        write_results(POSTGRES_RESULTS, results)
+        POSTGRES_PAGE.write_text(page(results), encoding="utf-8")
+        return [POSTGRES_RESULTS, POSTGRES_PAGE]
     write_results(RESULTS, results)
     files = {PAGE: page(results), **{FOLDER / f"{n}.svg": chart(results, n) for n in CHARTS}}
     for file, text in files.items():
@@ -109,15 +126,18 @@ def write_all(results: PeerResults) -> list[Path]:
     return [RESULTS, *files]
 
 
+def _is_of_postgres(results: PeerResults) -> bool:
+    return all(system.store.startswith("postgres") for system in results.systems)
+
+
 def page(results: PeerResults) -> str:
     parts = [
-        "# Benchmarks\n",
+        "# Benchmarks on PostgreSQL\n" if _is_of_postgres(results) else "# Benchmarks\n",
         _introduction(results),
         "## Targets\n",
         _targets(results),
         *_sections(results),
-        "## The limit\n",
-        _limits(results),
+        *(() if _is_of_postgres(results) else ("## The limit\n", _limits(results))),
         "## Where windlass is behind\n",
         _losses(results),
         "## Systems and settings\n",
@@ -133,8 +153,10 @@ def _introduction(results: PeerResults) -> str:
     cores, processor = machine.pop("cores"), machine.pop("processor")
     memory, system = machine.pop("memory"), machine.pop("system")
     programs = ", ".join(f"{name} {version}" for name, version in machine.items())
+    is_of_postgres = _is_of_postgres(results)
+    command = f'{BENCH} STORE="{" ".join(POSTGRES_STORES)}"' if is_of_postgres else BENCH
     lines = [
-        "windlass next to other task queues, measured by `make bench-peers` in one run. Compare "
+        f"windlass next to other task queues, measured by `{command}` in one run. Compare "
         "the figures with each other, and not with those of another machine. [Method and "
         "fairness](../decisions/0051-peer-benchmarks.md).\n",
         f"{_runs(results)} {cores} cores ({processor}), {memory}, {system}; {programs}. Each cell "
@@ -159,12 +181,13 @@ def _runs(results: PeerResults) -> str:
 
 
 def _targets(results: PeerResults) -> str:
+    measured = {system.name for system in results.systems}
     return "\n".join(
         [
             "What windlass aims for, as a ratio to others in the same run.\n",
             *_table(
                 ("ratio", "target", "reached", "met", "windlass", "other"),
-                [_target_row(results, target) for target in TARGETS],
+                [_target_row(results, target) for target in TARGETS if target.ours in measured],
                 words=1,
             ),
         ]
@@ -199,7 +222,7 @@ def _sections(results: PeerResults) -> Iterator[str]:
         if present:
             yield f"## {heading}\n"
             yield f"{sentence.format(recovery_s=results.recovery_s)}\n"
-            for name in _CHARTS_OF.get(heading, ()):
+            for name in () if _is_of_postgres(results) else _CHARTS_OF.get(heading, ()):
                 if _bars(results, CHARTS[name][2]):
                     yield f"![{CHARTS[name][0]}]({name}.svg)\n"
             yield _section_table(results, present)
@@ -279,7 +302,7 @@ def _losses(results: PeerResults) -> str:
 
 def _systems(results: PeerResults) -> str:
     rows = [
-        [_name(system), system.store.split("-")[0], _versions(system), system.settings]
+        [_name(system), STORE_TITLES[system.store], _versions(system), system.settings]
         for system in results.systems
     ]
     note = (

@@ -62,7 +62,7 @@ class Session:
 
     def _installed(self, system: System) -> Subject:
         installation = installed(system)
-        if system.store == "postgres":
+        if system.is_on_postgres:
             postgres_cluster()
         self.results.systems.append(
             Measured(

@@ -2,6 +2,8 @@
 
 Redis has no persistence. PostgreSQL has its default settings, fsync included. Each workload gets an
 empty store: a new server, a new file, or a new database in the cluster, which stays for the run.
+Two more kinds of databases show PostgreSQL under a burden: an old snapshot, which keeps the server
+from removing dead rows, and ten million finished jobs of windlass.
 """
 
 from __future__ import annotations
@@ -21,14 +23,18 @@ from pathlib import Path
 from typing import Final
 
 import apsw
+import psycopg
 
 from benchmarks.peers.environments import NotInstalled, install_package, require_command
 from benchmarks.peers.processes import ProcessTree
+from tests.postgres_backlog import add_ended_jobs, make_tables
 
 _HOST: Final = "127.0.0.1"
 _PATIENCE_S: Final = 30.0
 #: PostgreSQL refuses to run as root. Linux has this user for programs without rights.
 _UNPRIVILEGED: Final = 65534
+#: Jobs that have succeeded in a store with a past.
+FINISHED: Final = 10_000_000
 
 
 class Store(ABC):
@@ -138,11 +144,12 @@ class PostgresCluster:
 
 
 class PostgresStore(Store):
-    def __init__(self) -> None:
+    def __init__(self, template: str = "template1") -> None:
         self._cluster = postgres_cluster()
         self.server = self._cluster.server
         self._name = f"peers_{secrets.token_hex(4)}"
-        self._cluster.query(f"create database {self._name}", "postgres")
+        create = f"create database {self._name} template {template} strategy file_copy"
+        self._cluster.query(create, "postgres")
         self.url = self._cluster.url(self._name)
 
     def stored_bytes(self) -> int:
@@ -155,9 +162,36 @@ class PostgresStore(Store):
         self._cluster.query(f"drop database {self._name} with (force)", "postgres")
 
 
+class OldSnapshotStore(PostgresStore):
+    """A transaction with a snapshot is open from before the first job until the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        connection = psycopg.connect(self.url)
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.execute("select count(*) from pg_class")
+        self._holder = connection
+
+    def close(self) -> None:
+        self._holder.close()
+        super().close()
+
+
 @cache
 def postgres_cluster() -> PostgresCluster:
     return PostgresCluster()
+
+
+@cache
+def finished_template() -> str:
+    """A database in which ten million jobs of windlass have succeeded."""
+    cluster, name = postgres_cluster(), "finished"
+    cluster.query(f"create database {name}", "postgres")
+    make_tables(cluster.url(name))
+    with psycopg.connect(cluster.url(name), autocommit=True) as connection:
+        add_ended_jobs(connection, FINISHED)
+    cluster.query("checkpoint", "postgres")
+    return name
 
 
 def close_stores() -> None:
@@ -165,6 +199,7 @@ def close_stores() -> None:
     if postgres_cluster.cache_info().currsize:
         postgres_cluster().close()
         postgres_cluster.cache_clear()
+        finished_template.cache_clear()
 
 
 STORES: Final[dict[str, Callable[[], Store]]] = {
@@ -172,6 +207,8 @@ STORES: Final[dict[str, Callable[[], Store]]] = {
     "sqlite": SQLiteStore,
     "sqlite-normal": lambda: SQLiteStore("normal"),
     "postgres": PostgresStore,
+    "postgres-snapshot": OldSnapshotStore,
+    "postgres-finished": lambda: PostgresStore(finished_template()),
 }
 
 

@@ -40,6 +40,10 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     #: Jobs per second that one process runs, roughly: the sizes of drains follow it.
     pace: int = 2_000
 
+    @property
+    def is_on_postgres(self) -> bool:
+        return self.store.startswith("postgres")
+
     def task(self, name: str, kind: str = "") -> str:
         """The name of a task for threads or for coroutines."""
         return f"{name}_async" if (kind or self.kinds[0]) == ASYNC else name
@@ -225,4 +229,22 @@ PEERS: Final = (
     ),
 )
 
-SYSTEMS: Final = {system.name: system for system in (*WINDLASS, *PEERS)}
+
+def _burdened(system: System, burden: str, title: str) -> System:
+    return msgspec.structs.replace(
+        system,
+        name=f"{system.name}-{burden}",
+        title=f"{system.title}, {title}",
+        store=f"{system.store}-{burden}",
+    )
+
+
+_ON_POSTGRES: Final = [one for one in (*WINDLASS, *PEERS) if one.is_on_postgres]
+#: The same under a burden; measured only when they are asked for.
+BURDENED: Final = (
+    *(_burdened(system, "snapshot", "old snapshot") for system in _ON_POSTGRES),
+    *(_burdened(one, "finished", "10 million finished") for one in _ON_POSTGRES if one.is_ours),
+)
+
+USUAL: Final = {system.name: system for system in (*WINDLASS, *PEERS)}
+SYSTEMS: Final = {**USUAL, **{system.name: system for system in BURDENED}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -17,6 +17,7 @@ _PYTHON_ON_REDIS: Final = (*_CELERY, "dramatiq", "huey-redis", "taskiq")
 _PYTHON: Final = (*_PYTHON_ON_REDIS, "huey-sqlite", "pgqueuer")
 _ALL: Final = (*_PYTHON, "bullmq", "sidekiq")
 _DRAIN: Final = ("drain-sync-1", "drain-async-1")
+_DRAIN_2: Final = ("drain-sync-2", "drain-async-2")
 _CPU: Final = ("cpu-sync-2", "cpu-async-2")
 
 
@@ -49,6 +50,23 @@ class Reached(msgspec.Struct, frozen=True):
     def is_met(self) -> bool:
         bound = self.target.bound
         return self.ratio >= bound if self.target.more_is_better else self.ratio <= bound
+
+
+def _on_postgres(burden: str, ours: str, peers: str = "") -> Iterator[PeerTarget]:
+    """What is to be reached on PostgreSQL, with a burden or without one; the peers have no past."""
+    pgqueuer, graphile = f"pgqueuer{peers}", f"graphile-worker{peers}"
+    all_peers = (pgqueuer, graphile, f"procrastinate{peers}")
+    ours = f"windlass-postgres{ours}"
+    for title, measures, against, bound in (
+        ("drain, one process, against PgQueuer", _DRAIN, (pgqueuer,), 1.5),
+        ("drain, two processes, against PgQueuer", _DRAIN_2, (pgqueuer,), 1.2),
+        ("drain, one process, against Graphile Worker", _DRAIN, (graphile,), 0.6),
+        ("drain, two processes, against Graphile Worker", _DRAIN_2, (graphile,), 0.6),
+        ("enqueue one by one, against the best", ("enqueue",), all_peers, 1.0),
+        ("bulk, against the best", ("bulk",), all_peers, 1.0),
+        ("pick-up p50, against the best", ("pick-up-p50",), all_peers, 1.0),
+    ):
+        yield PeerTarget(f"PostgreSQL{burden}: {title}", ours, measures, against, bound)
 
 
 TARGETS: Final = (
@@ -103,6 +121,9 @@ TARGETS: Final = (
     PeerTarget("drain, SQLite full, against Huey SQLite", FULL, _DRAIN, ("huey-sqlite",), 6.0),
     PeerTarget("pick-up p50, Redis, against the best", REDIS, ("pick-up-p50",), _ALL, 1.2),
     PeerTarget("idle memory, Redis, against Dramatiq", REDIS, ("idle-memory",), ("dramatiq",), 1.2),
+    *_on_postgres("", ""),
+    *_on_postgres(", old snapshot", "-snapshot", "-snapshot"),
+    *_on_postgres(", 10 million finished", "-finished"),
 )
 
 

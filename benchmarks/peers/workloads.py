@@ -200,7 +200,7 @@ def _concurrent(subject: Subject) -> Taken:
 WORKLOADS: Final[dict[str, PeerWorkload]] = {
     "enqueue": PeerWorkload(_single),
     "bulk": PeerWorkload(_bulk, lambda system: system.has_bulk),
-    "limit": PeerWorkload(limit, lambda system: system.is_ours and system.store != "postgres"),
+    "limit": PeerWorkload(limit, lambda system: system.is_ours and not system.is_on_postgres),
     "concurrent": PeerWorkload(_concurrent, lambda system: system.has_concurrent),
     **dict(_drains()),
     "pick-up": PeerWorkload(pick_up),

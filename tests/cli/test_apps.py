@@ -124,4 +124,4 @@ def test_a_url_alone_needs_no_app(shell: Shell, app: Windlass, project: Path) ->
     (shell.folder / "tasks.py").write_text("1 / 0", encoding="utf-8")
     assert shell.type("status", "--url", shell.url).code == 0
     assert shell.type("status", "--url", shell.url, WINDLASS_APP="tasks:app").code == 0
-    assert "no app was given" in shell.type("doctor", "--url", shell.url).out
+    assert "no --app was given" in shell.type("doctor", "--url", shell.url).out

@@ -5,6 +5,8 @@
    calls are those that the app of the tests encodes, with a result or an error that stays stored.
 3. The same share of jobs is of each queue and of each task, whatever the size. The jobs of
    `RARE_TASK` are few, and the first that end.
+4. In a small backlog each batch ends in a millisecond of its own, so that pages of ended jobs end
+   with a batch.
 """
 
 from __future__ import annotations
@@ -128,7 +130,8 @@ class _Filling:
         self._engine = engine
         self._show = show
         self._total = total
-        self._batch = BATCH if total >= _LARGE else _SMALL_BATCH
+        is_large = total >= _LARGE
+        self._batch, self._step_ms = (BATCH, 0) if is_large else (_SMALL_BATCH, 1)
         self._made = 0
         self._session = new_session("backlog", 1)
         self._nonces = map(new_nonce, count(1))
@@ -149,7 +152,9 @@ class _Filling:
             claims = self._turn(ends, plan, len(jobs))
             ends = [outcome(claim) for claim in claims]
             self._made_more(len(ends))
+            self._engine.clock_offset_ms += self._step_ms
         self._engine.finish(ends)
+        self._engine.clock_offset_ms += self._step_ms
 
     def cancel(self, number: int) -> None:
         for jobs in self._batches(number):

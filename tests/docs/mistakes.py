@@ -207,6 +207,22 @@ COMMANDS: Final = [
     Mistake("a log level that is none", "windlass worker shop:app --log-level loud"),
     Mistake("a url without a scheme", "windlass status --url jobs.db"),
     Mistake("a url with another scheme", "windlass status --url mysql://localhost/jobs"),
+    Mistake(
+        "a url of SQLAlchemy, with its driver",
+        "windlass status --url postgresql+asyncpg://localhost/shop",
+    ),
+    Mistake(
+        "a mistyped option of a PostgreSQL url",
+        "windlass status --url 'postgresql://localhost/shop?shema=jobs'",
+    ),
+    Mistake(
+        "a slash in the password of a PostgreSQL url",
+        "windlass status --url postgresql://shop:hunter/2@localhost/shop",
+    ),
+    Mistake(
+        "listen= in a PostgreSQL url without a pooler",
+        "windlass status --url 'postgresql://localhost/shop?listen=localhost:5432'",
+    ),
     Mistake("a url with two slashes", "windlass status --url sqlite://jobs.db"),
     Mistake("a database in memory", "windlass status --url sqlite:///:memory:"),
     Mistake("a mistyped path", "windlass status --url sqlite:///jbos.db"),

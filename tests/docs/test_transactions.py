@@ -13,15 +13,20 @@ import pytest
 from mypy import api
 
 from tests.client.connections.callers import ON_POSTGRESQL, ON_SQLITE
-from tests.docs.pages import DOCS, blocks, read
+from tests.docs.pages import DOCS, Block, blocks, read
 from tests.docs.transcript import Terminal
+from tests.engine.postgres.databases import without_tables
 from tests.outbox.databases import Shop, migrate, postgres_shop
 from tests.postgres_server import OWNER, WORKER, shared_server
+from windlass import State, Windlass
 from windlass.outbox.connect import open_outbox
 
 GUIDE = DOCS / "guides" / "transactions.md"
 FILES = {block.label: block.text for block in blocks(GUIDE) if block.language == "python"}
 URL = "postgresql://localhost/shop"
+#: How the apps of the guide are made.
+OUTBOX = f'Windlass("sqlite:///jobs.db", outbox="{URL}")'
+SAME_DATABASE = f'Windlass("{URL}")'
 
 
 @pytest.fixture
@@ -99,11 +104,14 @@ with app.worker():
 """
 
 
+@pytest.mark.parametrize("app", [OUTBOX, SAME_DATABASE])
 @pytest.mark.parametrize("name", CLIENTS)
-def test_the_programs_enqueue_in_their_transaction(name: str, tmp_path: Path) -> None:
+def test_the_programs_enqueue_in_their_transaction(name: str, app: str, tmp_path: Path) -> None:
     shop = owned_shop()
     async_url = shop.url.url.replace("postgresql:", "postgresql+asyncpg:")
-    text = FILES[name].replace(URL, shop.url.url)
+    assert OUTBOX in FILES[name]
+    assert f"app = {SAME_DATABASE}" in read(GUIDE)
+    text = FILES[name].replace(OUTBOX, app).replace(URL, shop.url.url)
     text = text.replace(URL.replace(":", "+asyncpg:", 1), async_url)
     (tmp_path / name).write_text(text, encoding="utf-8")
     ran = subprocess.run(
@@ -132,7 +140,7 @@ def owned_shop() -> Shop:
 
 def test_the_rights_are_those_that_are_needed() -> None:
     """The tests of the outbox have these rights."""
-    (block,) = [block for block in blocks(GUIDE) if block.language == "sql"]
+    block = rights_of("windlass_outbox")
     shown = {re.sub(r"\s+", " ", line.partition(";")[0]) for line in block.text.splitlines()}
     needed = {
         "GRANT USAGE ON SCHEMA windlass_outbox TO shop",
@@ -152,6 +160,23 @@ def test_the_rights_are_those_that_are_needed() -> None:
     rows.check_format()
     assert rows.take(1, 1) == []
     rows.close()
+
+
+def rights_of(schema: str) -> Block:
+    (block,) = [one for one in blocks(GUIDE) if f"USAGE ON SCHEMA {schema} " in one.text]
+    return block
+
+
+def test_a_role_with_the_rights_of_the_guide_enqueues_in_its_transaction() -> None:
+    with without_tables(shared_server()) as database:
+        database.open(OWNER).migrate()
+        database.execute(rights_of("windlass").text.replace("TO shop;", f"TO {WORKER};"))
+        url = database.server.url(database.name)
+        with Windlass(url) as app, psycopg.connect(url) as connection:
+            confirm = app.task_named("confirm").using(connection=connection)
+            job = confirm.using(idempotency_key="order 1", run_after="1h").enqueue(1)
+            connection.commit()
+            assert job.info().state == State.SCHEDULED
 
 
 def test_every_library_is_in_the_table() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -12,12 +13,21 @@ from tests.contract.variants import Variant
 from tests.engine_copy.sides import Sides
 from windlass.testing.contract.world import World
 
+ENGINES: Final = ("sqlite-file-normal", "redis", "redis-4", "postgres")
+#: Each engine is once a source and once a target.
 PAIRS: Final = (
-    ("sqlite-file-normal", "redis"),
+    ("sqlite-file-normal", "postgres"),
+    ("postgres", "redis-4"),
+    ("redis-4", "redis"),
     ("redis", "sqlite-file-normal"),
-    ("sqlite-file-normal", "redis-4"),
-    ("redis-4", "sqlite-file-normal"),
 )
+
+
+def _pairs() -> Iterator[Any]:
+    """All pairs. Those that are not in `PAIRS` are slow."""
+    for pair in product(ENGINES, repeat=2):
+        marks = [] if pair in PAIRS else [pytest.mark.slow]
+        yield pytest.param(pair, id="-".join(pair), marks=marks)
 
 
 def _open(tmp_path: Path, names: tuple[str, str]) -> Iterator[Sides]:
@@ -32,7 +42,7 @@ def _open(tmp_path: Path, names: tuple[str, str]) -> Iterator[Sides]:
         place.shutdown()
 
 
-@pytest.fixture(params=PAIRS, ids="-".join)
+@pytest.fixture(params=_pairs())
 def sides(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sides]:
     """A source and a target, whose clocks stand still at the same instant."""
     yield from _open(tmp_path, request.param)
@@ -52,3 +62,9 @@ def third(tmp_path: Path) -> Iterator[World]:
 def files(tmp_path: Path) -> Iterator[Sides]:
     """The same for tests in which the engines do not matter."""
     yield from _open(tmp_path, ("sqlite-file-normal", "sqlite-file-normal"))
+
+
+@pytest.fixture
+def transactional(tmp_path: Path) -> Iterator[Sides]:
+    """The same with a source whose transactions overlap."""
+    yield from _open(tmp_path, ("postgres", "sqlite-file-normal"))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any, Final, cast
 
 import apsw
+import psycopg
 import pytest
 from msgspec.structs import replace
 
@@ -29,6 +32,8 @@ from tests.engine_copy.stock import (
     save_schedule,
     schedules_of,
 )
+from tests.worker.yard import until
+from windlass.client.connections.recognition import read_connection
 from windlass.core.states import State
 from windlass.core.unique import OnConflict
 from windlass.engine.contract import (
@@ -36,6 +41,7 @@ from windlass.engine.contract import (
     Beat,
     Engine,
     JobRecord,
+    NewJob,
     Plan,
     PutCode,
     QueueChange,
@@ -45,6 +51,7 @@ from windlass.engine.contract import (
     Succeeded,
     UniqueKey,
     Unroutable,
+    transaction_verbs,
 )
 from windlass.engine.url import open_engine
 from windlass.engine_copy import jobs as walking
@@ -64,8 +71,10 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walking, "_FIRST_READ", 2)
 
 
-#: What a copy does while jobs of the source run.
+#: What a copy does while jobs of the source run, and while transactions are open.
 DRAINING: Final = "waiting for running jobs"
+SETTLING: Final = "waiting for open transactions"
+IDLE: Final = psycopg.pq.TransactionStatus.IDLE
 
 
 def passes_in(steps: list[CopyStep]) -> int:
@@ -566,8 +575,8 @@ def test_ids_stay_the_same_unless_a_key_decides(sides: Sides) -> None:
     assert jobs_of(target).keys() == {*plain, *ids}
     moved = set(keyed.values()) - set(ids)
     assert len(moved) == report.renamed
-    has_partitions = target.elsewhere(plain[0]) != []
-    assert bool(moved) is has_partitions
+    has_partitions = [one.elsewhere(plain[0]) != [] for one in (sides.source.engine, target)]
+    assert bool(moved) is (has_partitions == [False, True])
     assert {id[:10] + id[12:] for id in ids} == {id[:10] + id[12:] for id in keyed.values()}
 
 
@@ -617,6 +626,58 @@ def test_a_place_of_another_copy_is_refused(files: Sides, third: World) -> None:
     assert Sides(files.target, third).copy().is_complete
     with pytest.raises(CopyRefused, match="they would run twice"):
         files.copy()
+
+
+# -------------------------------------------------------------------------------- open transactions
+
+
+@pytest.mark.parametrize("begins_at", ["copying jobs", "comparing keys"])
+def test_jobs_of_an_open_transaction_are_copied(transactional: Sides, begins_at: str) -> None:
+    """Their instant of creation is before that of the copy, and a later run skips such jobs."""
+    sides = transactional
+    first, late = sides.source.put(), sides.source.new()
+    with closing(sides.source.variant.connect()) as connection:
+
+        def work(step: CopyStep) -> None:
+            if step.doing == begins_at and connection.info.transaction_status == IDLE:
+                sides.source.advance(-1)  # before the instant that ends the comparison
+                put_within(sides.source, connection, late)
+                sides.source.advance(1)
+            elif step.doing == SETTLING:
+                connection.commit()
+
+        report = sides.copy(between=work)
+    assert report.is_complete
+    assert jobs_of(sides.target.engine).keys() == {first, late.id}
+
+
+def test_a_claim_that_overlaps_the_pause_is_waited_for(transactional: Sides) -> None:
+    """It has not seen the pause, and the copy does not see its job run."""
+    sides = transactional
+    id, engine = sides.source.put(), sides.source.engine
+    worker = World(sides.source.variant)
+    worker.move_clock(sides.source.now_ms)
+    with closing(sides.source.variant.connect()) as blocker, ThreadPoolExecutor() as pool:
+        blocker.execute("LOCK TABLE windlass.deltas IN SHARE MODE")
+        claiming = pool.submit(worker.take)
+        until(engine.open_transactions, "a claim that has begun")
+
+        def work(step: CopyStep) -> None:
+            if step.doing == SETTLING:
+                blocker.rollback()
+            elif step.doing == DRAINING:
+                sides.source.finish(Succeeded(id=id, token=claiming.result().token))
+
+        report = sides.copy(drains=True, between=work)
+        blocker.rollback()
+    assert (report.is_complete, report.jobs) == (True, ())
+    assert sides.target.ids() == []
+
+
+def put_within(world: World, connection: psycopg.Connection, job: NewJob) -> None:
+    verbs = transaction_verbs(world.engine)
+    assert verbs is not None
+    read_connection("connection", connection).run(verbs, verbs.put_within([job]))
 
 
 # ----------------------------------------------------------------------------- what the target has

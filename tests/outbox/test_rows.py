@@ -96,6 +96,20 @@ def test_relays_have_different_rows(shop: Shop, rows: OutboxRows, other: OutboxR
     assert shop.waiting() == []
 
 
+def test_a_relay_that_gets_no_row_leaves_no_transaction_open() -> None:
+    shop = postgres_shop()
+    insert(shop, ["a"])
+    asked = (
+        "SELECT state FROM pg_stat_activity WHERE application_name = 'windlass outbox' "
+        "AND datname = current_database() ORDER BY state"
+    )
+    with closing(open_outbox(shop.url)) as one, closing(open_outbox(shop.url)) as two:
+        assert (ids_of(one), ids_of(two)) == (["a"], [])
+        with shop.connection() as connection:
+            states = connection.execute(asked).fetchall()
+    assert states == [("idle",), ("idle in transaction",)]
+
+
 def test_rows_given_back_are_free_at_once(shop: Shop, rows: OutboxRows, other: OutboxRows) -> None:
     insert(shop, ["a", "b"])
     assert ids_of(rows) == ["a", "b"]

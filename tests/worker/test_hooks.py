@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.worker.apps.hooked import HOOK_S
+from tests.worker.apps.hooked import EXIT_S, HOOK_S
 from tests.worker.conftest import MakeYard
 from tests.worker.yard import until
 from windlass import (
@@ -528,6 +528,22 @@ def test_a_hook_that_hangs_does_not_keep_the_lifespan_from_ending(
     yard.await_state(hooked, State.SUCCEEDED)
     yard.plain("last", f"sleep:{late_s}")
     yard.await_start("last")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert len(yard.events("left", "lifespan")) == 1
+
+
+@pytest.mark.local
+def test_the_end_of_the_grace_does_not_cut_off_the_exit_of_the_lifespan(
+    make_yard: MakeYard,
+) -> None:
+    """All jobs have ended, and the exit takes longer than the grace."""
+    yard = make_yard(grace="300ms")
+    worker = yard.start(
+        app="tests.worker.apps.hooked:app", environment={EXIT_S: "1"}, slots=2, processes=1
+    )
+    job: Any = yard.plain("one")
+    yard.await_state(job, State.SUCCEEDED)
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 0
     assert len(yard.events("left", "lifespan")) == 1

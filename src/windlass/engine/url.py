@@ -120,6 +120,11 @@ def _scheme_of(url: str) -> str:
 
 
 def _refusal(url: str) -> EngineError:
+    scheme, _, driver = _scheme_of(url).partition("+")
+    if driver and scheme in POSTGRES | REDIS | {SQLITE}:
+        return EngineError(
+            f"Expected a url without a driver: write {scheme}://, found {scheme}+{driver}://."
+        )
     return EngineError(
         "Expected a url that begins with sqlite:///, redis://, rediss://, unix:// or "
         f"postgresql://, found {_safe(url)!r}. Write for example sqlite:///jobs.db (a file in the "

@@ -164,11 +164,13 @@ class Copier:
     def _copy(self, stored: StoredState) -> Iterator[CopyStep]:
         for _ in range(MOST_PASSES):
             self._pause()
+            yield from _settle(self._source, self._target)  # claims that saw no pause
             counted = _count_jobs((yield from self._drain()))
             if not stored.state.is_walked:
                 yield from self._walk(stored)
                 continue
             until_ms = yield from self._await_bound(stored.state)
+            yield from _settle(self._source)  # jobs that were created before it
             jobs = yield from self._start_pass("comparing", stored.state)
             for _ in jobs.run(stored.state.since_ms, until_ms, Position()):
                 yield self._step("comparing", jobs)
@@ -259,6 +261,14 @@ class Copier:
         stored.save(phase=Phase.DONE)
         self._newer = max(0, _count_jobs(source.stats()).total() - stored.state.left)
         self._is_complete = True
+
+
+def _settle(*engines: Engine) -> Iterator[CopyStep]:
+    """Wait until all transactions have ended that are open now."""
+    for engine in engines:
+        begun = engine.open_transactions()
+        while begun := begun & engine.open_transactions():
+            yield CopyStep("waiting for open transactions", len(begun), is_waiting=True)
 
 
 def _count_jobs(stats: Stats) -> Counter[Kind]:

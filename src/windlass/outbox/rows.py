@@ -63,7 +63,7 @@ class OutboxRows(Protocol):
         `most_bytes`, or a single larger one. `settle` or `give_back` must follow."""
 
     def settle(self, done: Sequence[int], postponed: Sequence[Postponed]) -> None:
-        """Delete rows, by position, and postpone others."""
+        """Delete rows, by position, and postpone others. Give back the rest."""
 
     def give_back(self) -> None:
         """Let other relays take the rows at once: the engine is away."""

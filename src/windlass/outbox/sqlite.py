@@ -64,6 +64,8 @@ class SqliteOutbox:
             self._run_for_each(
                 "postpone", [(one.delay_ms, one.error, one.position) for one in postponed]
             )
+            left = set(self._taken).difference(done, (one.position for one in postponed))
+            self._run_for_each("give_back", [(position,) for position in left])
 
     def give_back(self) -> None:
         with self._answering(), self._writing():

@@ -106,7 +106,7 @@ def test_psycopg_in_autocommit_mode(on_postgresql: Place) -> None:
 def test_asyncpg_outside_of_a_transaction(on_postgresql: Place) -> None:
     async def main() -> None:
         connection = await asyncpg.connect(on_postgresql.url)
-        with refused(on_postgresql, "outside of a transaction", "connection.transaction():"):
+        with refused(on_postgresql, "an asyncpg.Connection", "connection.transaction():"):
             await aput(on_postgresql, connection)
         await connection.close()
 
@@ -332,6 +332,9 @@ def test_a_database_without_the_tables(on_postgresql: Place, on_sqlite: Place) -
         put(absent, connection)
     with alchemy(absent) as other, refused(absent, "windlass migrate", "the notes in postgresql"):
         put(absent, other)
+    with psycopg.connect(absent.url) as again, pytest.raises(InvalidConnection) as error:
+        put(absent, again)
+    assert "\n" not in str(error.value)  # the driver shows the statement below its words
     missing = on_sqlite._replace(notes=Notes(Dialect.SQLITE, "windlass_absent"))
     with closing(sqlite3.connect(missing.file)) as third, refused(missing, "windlass migrate"):
         put(missing, third)

@@ -1,23 +1,32 @@
 """An engine that does not answer, as the dashboard shows it.
 
-`freeze` stops the Redis server of a site for some seconds while a page is open. It measures when
-the banner appears, how many requests are in flight at once, and when the page is back by itself.
+`freeze` stops the server of the engine for some seconds while a page is open. It measures when the
+banner appears, how many requests are in flight at once, and when the page is back by itself.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 from playwright.sync_api import Request, expect
 
 from tests.dashboard.browser.visit import Visit
-from tests.redis_server import RedisServer
 
 #: How soon a page tells about an outage, in seconds.
 BANNER_S: Final = 3.0
+
+
+class FrozenServer(Protocol):
+    """A server that can be stopped for a while."""
+
+    def freeze(self) -> None: ...
+
+    def thaw(self) -> None: ...
+
+    def end(self) -> None: ...
 
 
 class Outage(msgspec.Struct, frozen=True):
@@ -53,7 +62,7 @@ class InFlight:
         self._open.discard(request)
 
 
-def freeze(visit: Visit, server: RedisServer, seconds: float) -> Outage:
+def freeze(visit: Visit, server: FrozenServer, seconds: float) -> Outage:
     """Freeze the engine of an open page. The banner comes and goes; the numbers stay."""
     visit.watch.expects("status of 503")
     banner = visit.page.locator("#banner")

@@ -214,7 +214,10 @@ def test_durability(safe: PostgresServer) -> None:
         database.execute("ALTER TABLE windlass.ended_1 SET UNLOGGED")
         finding = found(database.open())["durability"]
         assert finding.grade is Grade.PROBLEM
-        assert "empties what is not logged: ended_1;" in finding.text
+        assert finding.text.startswith(
+            "ended_1 is unlogged: a crash of the server empties it. Run "
+        )
+        assert "ALTER TABLE windlass.ended_1 SET LOGGED. synchronous_commit is off" in finding.text
 
 
 def test_writes_that_are_not_safe(start_server: StartServer) -> None:
@@ -238,6 +241,13 @@ def test_tables_that_are_not_made_yet(empty: Database) -> None:
     finding = found(empty.open())["tables"]
     assert finding.grade is Grade.PROBLEM
     assert f"the role {WORKER} may not create it" in finding.text
+
+
+def test_tables_of_another_program(empty: Database) -> None:
+    empty.execute("CREATE SCHEMA windlass", "CREATE TABLE windlass.jobs (n integer)")
+    finding = found(empty.open(OWNER))["tables"]
+    assert finding.grade is Grade.PROBLEM
+    assert finding.text.startswith("The schema windlass has tables of another program")
 
 
 def test_the_format(database: Database) -> None:
@@ -284,7 +294,7 @@ def test_parts_that_are_missing(empty: Database, damage: str, name: str) -> None
         ("TRUNCATE ON windlass.ended_3", "TRUNCATE on ended_3"),
         ("USAGE ON SEQUENCE windlass.numbers", "USAGE on numbers"),
         ("USAGE ON SCHEMA windlass", "USAGE on the schema windlass"),
-        ("TRUNCATE ON ALL TABLES IN SCHEMA windlass", "TRUNCATE on 8 tables"),
+        ("TRUNCATE ON ALL TABLES IN SCHEMA windlass", "TRUNCATE on 8 tables or sequences"),
     ],
 )
 def test_rights(database: Database, less: str, missing: str) -> None:
@@ -294,7 +304,9 @@ def test_rights(database: Database, less: str, missing: str) -> None:
     finally:
         database.execute(RIGHTS)
     assert finding.grade is Grade.PROBLEM
-    assert finding.text.startswith(f"the role {WORKER} has no right to {missing}. Grant")
+    assert finding.text.startswith(f"the role {WORKER} has no right to {missing}. As the owner")
+    shown = finding.text.partition("run: ")[2].split("; ")
+    assert shown == [line.rstrip(";") for line in RIGHTS.splitlines()]
 
 
 def test_rights_that_are_not_needed(database: Database) -> None:
@@ -367,6 +379,9 @@ def test_old_transactions_of_others(database: Database, monkeypatch: pytest.Monk
     with database.server.connect(database.name) as forgotten:
         forgotten.execute("BEGIN; SELECT pg_current_xact_id()")
         assert _advice(engine, "transactions") == ""
+        text = found(engine)["transactions"].text
+        assert text.startswith(f"none is older than 0s, as far as {WORKER} can see: the age of 1 ")
+        assert text.endswith(f"GRANT pg_read_all_stats TO {WORKER} shows it")
         database.execute(*["SELECT pg_current_xact_id()"] * 9)
         text = _advice(engine, "transactions")
     assert re.search(r"^process \d+ of postgres .* began \d+ transactions ago", text)
@@ -426,7 +441,7 @@ def test_wakeups_through_a_pooler(database: Database, safe: PostgresServer) -> N
         options = {"user": WORKER, **options}
         return found(database.open_url(pooler.url(database.name, **options)))["wake-ups"]
 
-    assert found(database.open())["wake-ups"].text == "by the server"
+    assert found(database.open())["wake-ups"].text == "notifications of the server"
     with ExitStack() as stack:
         pooler = PgBouncer(server)
         stack.callback(pooler.end)
@@ -438,7 +453,8 @@ def test_wakeups_through_a_pooler(database: Database, safe: PostgresServer) -> N
         assert polling.grade is Grade.ADVICE
         assert "Add listen=HOST:PORT" in polling.text
         for port, grade, words in (
-            (server.port, Grade.OK, "by the server itself, around the pooler"),
+            (server.port, Grade.OK, "notifications of the server, around the pooler"),
+            (pooler.port, Grade.ADVICE, "listen= leads to a pooler"),
             (free_port(), Grade.ADVICE, "does not answer"),
             (safe.port, Grade.ADVICE, "does not answer"),  # it has no database of this name
         ):
@@ -461,7 +477,7 @@ def test_wakeups_through_a_pooler_in_session_mode(database: Database) -> None:
         database.close()
         pooler.end()
     assert finding.grade is Grade.OK
-    assert finding.text == "by the server, through a pooler in session mode"
+    assert finding.text == "notifications, through a pooler in session mode"
 
 
 @pytest.mark.parametrize(("offset_ms", "word"), [(5_000, "ahead of"), (-5_000, "behind")])

@@ -239,8 +239,8 @@ def test_a_user_who_may_not_make_tables_is_told_what_to_run(empty: Database) -> 
             call()
         assert str(error.value) == (
             f"There is no schema windlass in the database {empty.name}, and the role {WORKER} may "
-            f"not create it. Run `windlass migrate` with a role that may, and grant {WORKER} its "
-            "rights"
+            "not create it. Run `windlass migrate` with a role that may; then `windlass doctor` "
+            f"prints the GRANT statements for {WORKER}."
         )
     empty.execute("CREATE SCHEMA windlass")
     with pytest.raises(EngineError, match="has no tables of windlass in the database"):
@@ -256,7 +256,7 @@ def test_a_user_may_own_a_schema_that_an_administrator_made(empty: Database) -> 
 def test_a_user_without_rights_to_the_tables_is_told(empty: Database) -> None:
     empty.open(OWNER).migrate()
     worker = empty.open(WORKER)
-    with pytest.raises(EngineError, match=r"The role may not do this .* Grant it"):
+    with pytest.raises(EngineError, match=r"The role may not do this .* `windlass doctor` prints"):
         worker.put([new_job()])
     with pytest.raises(EngineError, match="The role may not do this"):
         worker.migrate()
@@ -295,7 +295,7 @@ def test_an_encoding_without_most_texts_is_refused() -> None:
             latin.open(OWNER).put([new_job()])
         assert str(error.value) == (
             "The database latin has the encoding LATIN1, in which most texts cannot be stored. "
-            "Make one with createdb --encoding=UTF8 --template=template0"
+            "Make one with `createdb --encoding=UTF8 --template=template0`."
         )
     finally:
         server.drop_database("latin")

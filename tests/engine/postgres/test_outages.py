@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables
 from tests.proxy import Proxy
+from tests.worker.yard import until
+from windlass.engine.postgres.connections import DeadlineConnection
+from windlass.engine.sql.wakeup import ReadyLine
+from windlass.errors import EngineUnavailable
 
 
 @pytest.fixture
@@ -32,3 +39,80 @@ def test_a_broken_connection_is_replaced_without_a_warning_of_the_driver(
         proxy.swallow_reply()
         engine.put([new_job(idempotency_key="later")])
     assert [record for record in caplog.records if record.name.startswith("psycopg")] == []
+
+
+def test_a_connection_is_closed_that_does_not_get_its_settings(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[DeadlineConnection] = []
+
+    def fail(self: DeadlineConnection, *_: object) -> None:
+        made.append(self)
+        raise TimeoutError
+
+    monkeypatch.setattr(DeadlineConnection, "execute", fail)
+    with pytest.raises(EngineUnavailable):
+        database.open(timeout_ms=1).put([])
+    assert [connection.closed for connection in made] == [True]
+
+
+def test_callers_get_connections_in_turn(database: Database) -> None:
+    """A thread that calls again and again leaves connections to others."""
+    engine = database.open()
+    pool = engine._connections
+    is_over = threading.Event()
+
+    def call_again_and_again() -> None:
+        while not is_over.is_set():
+            engine.put([])
+
+    busy = [threading.Thread(target=call_again_and_again) for _ in range(pool._most)]
+    others = [threading.Thread(target=engine.put, args=([],)) for _ in range(2 * pool._most)]
+    for thread in [*busy, *others]:
+        thread.start()
+    for thread in others:
+        thread.join(2)
+    were_served = [not thread.is_alive() for thread in others]
+    is_over.set()
+    for thread in [*busy, *others]:
+        thread.join()
+    assert all(were_served)
+
+
+def test_a_caller_that_waits_for_too_long_gives_its_turn_to_the_next(database: Database) -> None:
+    pool = database.open()._connections
+    soon, later = time.monotonic() + 0.1, time.monotonic() + 60
+    held = [pool._take(later) for _ in range(pool._most)]
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(pool._take, soon)
+        until(lambda: pool._waiting, "the first waits")
+        second = threads.submit(pool._take, later)
+        with pytest.raises(TimeoutError, match="busy"):
+            first.result()
+        pool._discard(held.pop())
+        held.append(second.result(20))
+    for connection in held:
+        pool._discard(connection)
+    assert (pool._taken, len(pool._waiting)) == (0, 0)
+
+
+def test_a_put_does_not_wait_for_long_to_announce_its_jobs(database: Database) -> None:
+    """All connections are busy, perhaps with calls that wait for a lock."""
+    engine = database.open(timeout_ms=60_000)
+    pool = engine._connections
+    held = [pool._take(time.monotonic() + 60) for _ in range(pool._most)]
+    began = time.monotonic()
+    engine._wakeup.wake({ReadyLine("q"): 1})
+    assert time.monotonic() - began < 20
+    for connection in held:
+        pool._discard(connection)
+
+
+@pytest.mark.parametrize(("option", "idle_s"), [("", "30"), ("?keepalives_idle=7", "7")])
+def test_idle_connections_are_probed(database: Database, option: str, idle_s: str) -> None:
+    """A router on the way would forget them, and the next call would get no reply."""
+    engine = database.open_url(database.server.url(database.name) + option)
+    parameters = [engine._connections.run(lambda own: own.info.get_parameters())]
+    with engine.transaction() as connection:
+        parameters.append(connection.info.get_parameters())
+    assert [one["keepalives_idle"] for one in parameters] == [idle_s] * 2

@@ -52,6 +52,8 @@ WHOLE: Final = {
 #: Statements that sort, and why they sort few rows.
 SORTING: Final = {
     **dict.fromkeys(("claim_line", "find_ended"), "at most the limit, twice"),
+    "claim_lines": "lines, and at most the limit of each",
+    **dict.fromkeys(("lock_holders", "lock_waiting_holders"), "a job for each key of a put"),
     **dict.fromkeys(("load_held", "load_held_under", "load_unknown_nonces"), "jobs of a session"),
     "list_cancel_requests": "jobs of a session",
     "find_running": "running jobs",
@@ -207,12 +209,21 @@ LIMIT: Final = 100
 MOST_READ: Final = {
     "claim_line": 2 * LIMIT,
     "claim_line with scheduled jobs": 2 * LIMIT + 1,
+    "claim_lines of all": 7 * LIMIT,  # 3 lines with jobs, twice the limit of jobs to take
+    "claim_lines of some": 2 * LIMIT,
     "list_candidates": LIMIT,
     "take_jobs": 2 * LIMIT,
     "list_claims": LIMIT,
     "load_held": LIMIT,
     "succeed_jobs": LIMIT,
     "drop_repeated": 0,
+    "put_jobs": 0,
+    "find_known": LIMIT,
+    "find_holders": LIMIT,
+    "find_keys": 0,
+    "find_replaced_puts": 0,
+    "lock_holders": LIMIT,
+    "lock_waiting_holders": LIMIT,
     "delete_repeated": LIMIT,
 }
 
@@ -222,7 +233,8 @@ def test_claims_and_ends_read_few_rows(planned: Planned, moment: str) -> None:
     found = planned.reads[moment]
     assert set(found) == set(MOST_READ)
     assert {name: number for name, number in found.items() if number > MOST_READ[name]} == {}
-    assert found["claim_line"] > LIMIT, "it has claimed nothing"
+    for name in ("claim_line", "claim_lines of all", "claim_lines of some"):
+        assert found[name] > LIMIT, f"{name} has claimed nothing"
 
 
 def read_all(connection: Connection) -> Iterator[tuple[str, int]]:
@@ -248,6 +260,14 @@ def read_all(connection: Connection) -> Iterator[tuple[str, int]]:
     with connection.transaction(force_rollback=True):
         yield "claim_line", read("claim_line", *claim)
         yield "succeed_jobs", read("succeed_jobs", *finish)
+    for lines in ("all", "some"):
+        with connection.transaction(force_rollback=True):
+            connection.execute(
+                "UPDATE windlass.jobs SET queue = 'queue-' || row % 3 WHERE row <= 1000"
+            )
+            given = "'{}'" if lines == "all" else "'{none,queue-1,default}'"
+            several = [*claim[:4], given, *claim[5:9], "'{queue-2}'"]
+            yield f"claim_lines of {lines}", read("claim_lines", *several)
     with connection.transaction(force_rollback=True):
         yield "list_candidates", read("list_candidates", "ARRAY['default']", "0", str(LIMIT))
         yield "take_jobs", read("take_jobs", "'s'", "'n'", "1000", rows)
@@ -256,6 +276,22 @@ def read_all(connection: Connection) -> Iterator[tuple[str, int]]:
     with connection.transaction(force_rollback=True):
         yield "drop_repeated", read("drop_repeated", ids)
         yield "delete_repeated", read("delete_repeated", rows)
+    with connection.transaction(force_rollback=True):
+        connection.execute(
+            "INSERT INTO windlass.unique_keys (task, key, id)"
+            " SELECT 'task', 'job-' || n, 'job-' || n FROM generate_series(1, 100) AS n"
+        )
+        tasks = f"array_fill('task'::text, ARRAY[{LIMIT}])"
+        yield "find_known", read("find_known", ids)
+        yield "find_keys", read("find_keys", tasks, ids)
+        for name in ("find_holders", "lock_holders", "lock_waiting_holders"):
+            yield name, read(name, tasks, ids)
+        yield "find_replaced_puts", read("find_replaced_puts", ids)
+        new = [f"'{{{','.join(f'new-{number}' for number in numbers)}}}'", tasks, tasks]
+        calls = f"array_fill('x'::bytea, ARRAY[{LIMIT}])"
+        connection.execute("SELECT setval('windlass.numbers', 1000000000)")
+        new += [f"array_fill(0, ARRAY[{LIMIT}])::text", calls, *["'{}'"] * 8]
+        yield "put_jobs", read("put_jobs", "'=1000'", "NULL", *new)
     with connection.transaction(force_rollback=True):
         connection.execute(
             "UPDATE windlass.jobs SET due_ms = 2000, hold = 'paused' WHERE row > 90000"

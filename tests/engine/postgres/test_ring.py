@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,9 @@ from tests.engine.postgres.databases import Database, with_tables
 from windlass.core.states import State
 from windlass.engine.contract import Plan, Succeeded, UniqueKey
 from windlass.engine.postgres.engine import PostgresEngine
-from windlass.engine.postgres.verbs.ring import LARGE, RING_MS, SLOT_MS
+from windlass.engine.postgres.statements import PostgresStatements
+from windlass.engine.postgres.verbs.ring import LARGE, RING_MS, SLOT_MS, Slot
+from windlass.engine.sql.statements import Row
 from windlass.testing.contract.world import claim_jobs
 
 _TTL_MS = 60 * 60 * 1000
@@ -131,3 +134,60 @@ def test_a_record_that_is_kept_for_long_is_outside_of_the_ring(
     assert database.execute("SELECT id FROM windlass.ended_later") == [(kept,)]
     engine.clock_offset_ms += RING_MS + SLOT_MS + 1_000
     assert engine.tend().purged == 1
+
+
+def test_a_partition_that_gets_a_record_while_it_is_emptied(
+    engine: PostgresEngine, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new record keeps its history and its unique key."""
+    for _ in range(9):
+        end_job(engine, _RESULT)
+    database.execute("UPDATE windlass.ended SET slot = 3")
+    engine.clock_offset_ms += _TTL_MS + SLOT_MS
+    other = database.open()
+    other.clock_offset_ms = engine.clock_offset_ms
+    rows_of_slot = PostgresStatements.rows_of_slot
+
+    def meet(db: PostgresStatements, name: str, slot: int, *values: Any) -> list[Row]:
+        found = rows_of_slot(db, name, slot, *values)
+        if (name, slot) == ("count_slot", 3):
+            end_job(other, key="key")
+            database.execute(
+                "UPDATE windlass.ended SET slot = 3",
+                "INSERT INTO windlass.failures (job, number, at_ms, attempt, event, error) "
+                "SELECT row, 1, 0, 1, 'retry', '' FROM windlass.ended WHERE unique_key = 'key'",
+            )
+        return found
+
+    monkeypatch.setattr(PostgresStatements, "rows_of_slot", meet)
+    assert engine.tend().purged == 0
+    assert number_ended(engine) == 10
+    assert database.execute("SELECT key FROM windlass.unique_keys") == [("key",)]
+    assert database.execute("SELECT event FROM windlass.failures") == [("retry",)]
+
+
+def test_records_that_another_worker_removes_at_this_moment_are_counted_once(
+    engine: PostgresEngine, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(9):
+        end_job(engine, _RESULT)
+    engine.clock_offset_ms += _TTL_MS + RING_MS + SLOT_MS
+    other = database.open()
+    other.clock_offset_ms = engine.clock_offset_ms
+    database.execute("UPDATE windlass.ended SET slot = 3")
+    rows_of_slot = PostgresStatements.rows_of_slot
+    numbers: list[int] = []
+
+    def meet(db: PostgresStatements, name: str, slot: int, *values: Any) -> list[Row]:
+        found = rows_of_slot(db, name, slot, *values)
+        if name == "count_slot":
+            patch.undo()
+            numbers.append(other.tend().purged)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PostgresStatements, "rows_of_slot", meet)
+        numbers.append(engine._empty_slot(Slot(3, LARGE + 1, has_records=False)))
+    assert sum(numbers) + engine.tend().purged == 9
+    assert number_ended(engine) == 0
+    assert engine.check() == []

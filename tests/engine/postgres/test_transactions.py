@@ -5,18 +5,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import psycopg
 import pytest
 
 from tests.client.connections.callers import ON_POSTGRESQL, Caller, Place
+from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables, without_tables
 from tests.pgbouncer import PgBouncer
 from tests.postgres_server import OWNER, WORKER, private_server, shared_server
+from tests.worker.yard import until
 from windlass import (
     EngineUnavailable,
     InvalidConnection,
@@ -26,7 +29,13 @@ from windlass import (
     Unique,
     Windlass,
 )
+from windlass.client.connections.asyncpg import AsyncpgConnection
+from windlass.client.connections.psycopg import AsyncPsycopgConnection
+from windlass.client.connections.recognition import read_connection
+from windlass.engine.contract import Plan, Succeeded, Verdict
+from windlass.engine.postgres.connections import IDLE_MS
 from windlass.task import SyncTask
+from windlass.testing.contract.world import claim_jobs
 
 SOON_S = 20.0
 
@@ -338,3 +347,103 @@ def test_a_coroutine_enqueues_many(app: Windlass, send: SyncTask[[int], int]) ->
     jobs = asyncio.run(main())
     assert app.stats().queues["default"].jobs == {State.READY: 501}
     assert jobs[500].info().state is State.READY
+
+
+# ----------------------------------------------------------------------------------- ends of jobs
+
+
+def test_a_silent_task_does_not_lock_its_ended_job_for_long(database: Database) -> None:
+    """The server ends the transaction of a process that was stopped before its commit."""
+    engine = database.open()
+    engine.put([new_job(1)])
+    (claim,) = claim_jobs(engine, "session", "nonce", Plan(), 1).claims
+    end = Succeeded(id=claim.id, token=claim.token)
+    limit = "SHOW idle_in_transaction_session_timeout"
+    with psycopg.connect(database.server.url(database.name)) as connection:
+        caller = read_connection("connection", connection)
+        assert caller.run(engine, engine.finish_within([end])) == [Verdict.OK]
+        assert connection.execute(limit).fetchone() == (f"{IDLE_MS // 1000}s",)
+        connection.commit()
+        assert connection.execute(limit).fetchone() == ("0",)
+    assert engine.find_verdicts([end]) == [Verdict.REPEATED]
+
+
+def test_a_statement_that_was_left_running_is_ended(database: Database) -> None:
+    """An interrupt may leave a block while the server still works. Its connection is not lent
+    again."""
+    engine = database.open()
+    running = "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)'"
+    with suppress(KeyboardInterrupt), engine.transaction() as connection:
+        connection.pgconn.send_query(b"SELECT pg_sleep(600)")
+        raise KeyboardInterrupt
+    until(lambda: not database.execute(running), "the server is free", SOON_S)
+    with engine.transaction() as other:
+        assert other is not connection
+
+
+# ---------------------------------------------------------------------------------- cancellation
+
+
+async def begin_psycopg(url: str) -> tuple[Any, Callable[[], Awaitable[None]]]:
+    connection = await psycopg.AsyncConnection.connect(url)
+    await connection.execute("SELECT 1")
+
+    async def end() -> None:
+        await connection.commit()
+        await connection.close()
+
+    return connection, end
+
+
+async def begin_asyncpg(url: str) -> tuple[Any, Callable[[], Awaitable[None]]]:
+    connection = await asyncpg.connect(url)
+    block = connection.transaction()
+    await block.start()
+
+    async def end() -> None:
+        with suppress(asyncpg.InFailedSQLTransactionError):
+            await block.commit()
+        await connection.close()
+
+    return connection, end
+
+
+@pytest.mark.parametrize("statement", range(5, 11))
+@pytest.mark.parametrize(
+    ("begin", "adapter"),
+    [(begin_psycopg, AsyncPsycopgConnection), (begin_asyncpg, AsyncpgConnection)],
+    ids=["psycopg", "asyncpg"],
+)
+def test_a_cancelled_enqueue_stores_no_half_of_a_job(
+    app: Windlass,
+    monkeypatch: pytest.MonkeyPatch,
+    begin: Callable[[str], Awaitable[tuple[Any, Callable[[], Awaitable[None]]]]],
+    adapter: Any,
+    statement: int,
+) -> None:
+    """Also if the caller commits in spite of it."""
+    task = task_of(app, unique=Unique())
+    execute = adapter._execute
+    seen: list[object] = []
+
+    async def cancel_in(self: Any, one: Any) -> Any:
+        seen.append(one)
+        rows = await execute(self, one)
+        if len(seen) == statement:  # the server has run it
+            running = asyncio.current_task()
+            assert running is not None
+            running.cancel()
+            await asyncio.sleep(0)
+        return rows
+
+    async def main() -> None:
+        connection, end = await begin(app.settings.url)
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.create_task(task.using(connection=connection).aenqueue(1))
+        await end()
+
+    monkeypatch.setattr(adapter, "_execute", cancel_in)
+    asyncio.run(main())
+    assert len(seen) >= statement
+    assert app.stats().queues == {}
+    assert app.engine.check() == []

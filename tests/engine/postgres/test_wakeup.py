@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
 
@@ -25,10 +26,10 @@ from tests.postgres_server import OWNER, Mode, PostgresServer, private_server
 from tests.worker.yard import until
 from windlass.core.ids import new_id
 from windlass.engine.contract import NewJob, Plan, Succeeded, Waiter, WakeUp
-from windlass.engine.postgres import wakeup
+from windlass.engine.postgres import notifications, wakeup
 from windlass.engine.postgres.engine import PostgresEngine
-from windlass.engine.postgres.notifications import Throttle
-from windlass.engine.sql.wakeup import News
+from windlass.engine.postgres.notifications import Listener, Throttle
+from windlass.engine.sql.wakeup import News, ReadyLine
 from windlass.testing.contract.test_wait import LONG_MS, SOON_S, in_thread
 from windlass.testing.contract.world import claim_jobs
 
@@ -184,6 +185,16 @@ def test_a_worker_that_stays_busy_is_not_shown(database: Database) -> None:
     assert engine.wait([], LONG_MS) == []
     assert shown(database) == [number]  # it may be back at once
     assert engine.wait([], round(wakeup.LINGER_S * 2_000)) == []
+    assert shown(database) == []
+
+
+@pytest.mark.usefixtures("never_polls")
+def test_a_worker_without_idle_sessions_is_not_shown_after_a_wait(database: Database) -> None:
+    """It would get wake-ups while it does not wait, and forward them too late."""
+    engine = database.open()
+    assert engine.wait([WORKER], 0) == []
+    assert len(shown(database)) == 1
+    assert engine.wait([], 0) == []
     assert shown(database) == []
 
 
@@ -351,6 +362,64 @@ def test_a_payload_of_another_version_makes_a_worker_look(database: Database) ->
     assert engine.wait([WORKER], LONG_MS) == [WakeUp("worker")]
 
 
+def tell(database: Database, number: int, news: News) -> None:
+    """Notify a process of jobs, as another one does."""
+    payload = msgspec.json.encode([news]).decode()
+    database.execute(f"NOTIFY windlass_{number}, '{payload}'")
+
+
+def test_a_frozen_server_does_not_hold_a_worker_that_listens(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker polls instead, which has a deadline of its own."""
+    with without_tables(server) as database, ThreadPoolExecutor() as threads:
+        listener = Listener(database.open()._connections)
+        monkeypatch.setattr(notifications, "_CALL_S", 0.2)
+        server.freeze()
+        try:
+            asked = threads.submit(listener.run, "pulse")
+            assert isinstance(asked.exception(SOON_S), TimeoutError)
+        finally:
+            server.thaw()
+        listener.close()
+
+
+def test_a_notification_that_comes_during_a_statement_is_kept(database: Database) -> None:
+    listener = Listener(database.open()._connections)
+    database.execute(f"NOTIFY windlass_{listener.number}, 'first'")
+    listener.run("pulse")
+    assert listener.receive() == ["first"]
+    assert listener.receive() == []
+    listener.close()
+
+
+@pytest.mark.usefixtures("never_polls")
+def test_news_without_tasks_make_a_worker_for_some_tasks_look(database: Database) -> None:
+    engine, waiters = database.open(), [Waiter("worker", Plan(tasks=("t",)))]
+    assert engine.wait(waiters, 0) == []
+    [number] = shown(database)
+    database.execute("UPDATE windlass.waiters SET number = 1")  # so that nothing is announced to it
+    database.open().put([a_job()])
+    assert engine.wait(waiters, 50) == []
+    tell(database, number, News(ReadyLine("q"), 1))
+    assert engine.wait(waiters, LONG_MS) == [WakeUp("worker")]
+
+
+@pytest.mark.usefixtures("never_polls")
+def test_a_worker_forwards_what_its_sessions_cannot_take(
+    database: Database, fake_worker: FakeWorkers
+) -> None:
+    """It is not shown any more when another process reads to whom the rest can go."""
+    engine, other = database.open(), fake_worker()
+    assert engine.wait([WORKER], 0) == []
+    [number] = shown(database)
+    other.show(Plan())
+    tell(database, number, News(ReadyLine("q"), 3))
+    assert engine.wait([WORKER], LONG_MS) == [WakeUp("worker")]
+    assert [(one.number, one.hops) for one in other.receive()] == [(2, 1)]
+    assert shown(database) == [other.number]
+
+
 def test_plans_of_another_version_are_passed_over(
     database: Database, fake_worker: FakeWorkers
 ) -> None:
@@ -470,6 +539,18 @@ def test_a_poll_wakes_no_session_for_jobs_that_are_being_announced(
         with in_thread(putting.put, [a_job()]):
             assert len(engine.wait(waiters, LONG_MS)) == 1
         clear(putting)
+
+
+def test_a_session_that_begins_to_wait_looks_for_itself_when_others_poll(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wakeup, "POLL_FLOOR_S", 0.0)
+    monkeypatch.setattr(wakeup, "CONFIRM_S", NEVER_S)
+    engine, other = database.open(), Waiter("other", Plan())
+    assert engine.wait([WORKER], 0) == []
+    database.execute("DELETE FROM windlass.waiters")  # so that nothing is announced
+    database.open().put([a_job()])
+    assert engine.wait([WORKER, other], LONG_MS) == [WakeUp("other")]
 
 
 @pytest.mark.parametrize("listens", [True, False])

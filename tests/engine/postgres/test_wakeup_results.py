@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from queue import SimpleQueue
 from typing import Final
 
@@ -13,9 +13,10 @@ import pytest
 from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables, without_tables
 from tests.pgbouncer import PgBouncer
-from tests.postgres_server import OWNER, PostgresServer, private_server
+from tests.postgres_server import OWNER, PostgresServer, private_server, shared_server
 from tests.worker.yard import until
-from windlass.engine.contract import Plan, Succeeded
+from windlass.core.states import State
+from windlass.engine.contract import JobEnd, Plan, Succeeded
 from windlass.engine.postgres import result_wakeup
 from windlass.engine.postgres.engine import PostgresEngine
 from windlass.testing.contract.test_ends import Heard
@@ -56,6 +57,39 @@ def test_a_watch_is_forgotten_when_its_caller_is_told(database: Database) -> Non
     end(worker)
     heard.await_id(ids[0])
     assert watches(database) == ids[1:]
+
+
+def test_an_end_right_after_the_read_is_heard(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller, worker = database.open(), database.open()
+    ids, heard = put(worker, 1), Heard()
+    ends = caller.ends
+
+    def read(asked: Sequence[str]) -> list[JobEnd | None]:
+        found = ends(asked)
+        end(worker)
+        return found
+
+    monkeypatch.setattr(caller, "ends", read)
+    assert [one and one.state for one in caller.watch(ids, heard.on_end)] == [State.READY]
+    heard.await_id(ids[0])
+
+
+def test_an_ended_job_is_not_watched(database: Database) -> None:
+    caller = database.open()
+    ids = put(caller, 1)
+    caller.cancel(ids)
+    assert [one and one.state for one in caller.watch(ids, Heard().on_end)] == [State.CANCELLED]
+    assert watches(database) == []
+
+
+def test_a_watch_may_be_the_first_call() -> None:
+    """The read that follows makes the tables."""
+    server = shared_server()
+    with without_tables(server) as database:
+        engine = database.open(OWNER)
+        assert engine.watch(["job"], Heard().on_end) == [None]
 
 
 def test_only_the_processes_that_wait_for_a_job_are_told(database: Database) -> None:

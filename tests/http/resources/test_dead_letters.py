@@ -65,6 +65,7 @@ def test_dead_jobs_are_grouped(client: Client, kill: Kill) -> None:
 def test_groups_name_their_releases(client: Client, app: Windlass, hand: Hand, kill: Kill) -> None:
     hand.session = new_session("host", 1, "v1")
     kill(1)
+    app.engine.clock_offset_ms += 1  # releases are in the order of their first deaths
     hand.session = new_session("host", 1, "v2")
     kill(2)
     kill(1, message="other")

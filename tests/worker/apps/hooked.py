@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator
@@ -12,11 +13,14 @@ from windlass import JobEvent, Windlass
 
 #: How long a hook takes, in seconds.
 HOOK_S = "HOOKED_S"
+#: How long the exit of the lifespan takes, in seconds.
+EXIT_S = "LIFESPAN_EXIT_S"
 
 
 @asynccontextmanager
 async def live() -> AsyncIterator[None]:
     yield
+    await asyncio.sleep(float(os.environ.get(EXIT_S, "0")))
     note(f"left lifespan 0 {os.getpid()}")
 
 

@@ -409,6 +409,64 @@ def test_a_job_that_is_too_large_for_the_engine(
     assert "The call has 2 GB." in caplog.text
 
 
+class Picky:
+    """An engine that refuses jobs with a priority of 1, and tells how often it was asked."""
+
+    def __init__(self, engine: Engine, *, takes_s: float = 0.0) -> None:
+        self._engine = engine
+        self._takes_s = takes_s
+        self.now = 0.0
+        self.calls = 0
+
+    def put(self, jobs: list[NewJob]) -> Any:
+        self.calls += 1
+        self.now += self._takes_s
+        if any(job.priority == 1 for job in jobs):
+            raise PayloadTooLarge("The call has 2 GB.", size=2, limit=1)
+        return self._engine.put(jobs)
+
+
+def commit_with_bad_one(
+    shop: Shop, send: Task[[int], int], number: int, bad: int
+) -> list[Job[int]]:
+    return commit(
+        shop,
+        lambda connection: [
+            send.using(connection=connection, priority=int(at == bad)).enqueue(at)
+            for at in range(number)
+        ],
+    )
+
+
+def test_a_bad_row_costs_few_calls(app: Windlass, shop: Shop, send: Task[[int], int]) -> None:
+    """Otherwise a slow engine would not get through a batch while the relay has its rows."""
+    jobs = commit_with_bad_one(shop, send, 64, bad=20)
+    engine = Picky(app.engine)
+    relay = OutboxRelay(engine, shop.url, ends_engine=False)  # type: ignore[arg-type]  # has what is called
+    relay.look()
+    assert engine.calls == 2 * 6 + 1
+    assert relay._rows is not None
+    relay._rows.close()
+    assert shop.waiting() == [jobs[20].id]
+
+
+def test_a_relay_stops_in_time_while_it_searches_for_a_bad_row(
+    app: Windlass, shop: Shop, send: Task[[int], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other relays get the rest at once."""
+    jobs = commit_with_bad_one(shop, send, 8, bad=6)
+    engine = Picky(app.engine, takes_s=outbox.STALE_S / 2)
+    monkeypatch.setattr(outbox, "monotonic", lambda: engine.now)
+    relay = OutboxRelay(engine, shop.url, ends_engine=False)  # type: ignore[arg-type]  # has what is called
+    relay.look()
+    assert shop.waiting() == [job.id for job in jobs[4:]]
+    rows = open_outbox(shop.url)
+    assert [row.id for row in rows.take(8, 10_000)] == [job.id for job in jobs[4:]]
+    for one in (rows, relay._rows):
+        assert one is not None
+        one.close()
+
+
 def test_a_full_queue_lets_its_jobs_wait_in_the_outbox(
     app: Windlass,
     shop: Shop,

@@ -45,7 +45,7 @@ def examine_program(app: Windlass, name: str) -> Iterator[Finding]:
     python = f"Python {platform.python_version()}, windlass {installed_version()}"
     yield Finding(Grade.OK, "program", python)
     if not name:
-        yield Finding(Grade.OK, "app", "no app was given: only the engine is checked")
+        yield Finding(Grade.OK, "app", "not checked: no --app was given")
     elif app.tasks or app.remote_tasks:
         remote = count(len(app.remote_tasks), "remote task")
         text = f"{name}, {count(len(app.tasks), 'task')}"

@@ -55,7 +55,7 @@ def share(value: float | None) -> str:
 def never_stored(location: str) -> str:
     """A hint for an engine that was never used, because the url may be wrong."""
     is_file = location.startswith("sqlite")
-    parts = "the path in the url" if is_file else "the url with its database and namespace"
+    parts = "the path in the url" if is_file else "the url: host, database, schema or namespace"
     return f"none was ever stored here: if there should be some, check {parts}"
 
 

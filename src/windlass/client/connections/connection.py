@@ -6,8 +6,8 @@
    one. A connection that would commit each statement by itself is refused.
 3. Errors of a driver pass unchanged, because the caller may retry its transaction by their type.
    Only those that a wrong set-up causes become `InvalidConnection`.
-
-4. `transaction` is for jobs that end in a transaction of their task: a block of the library.
+4. An enqueue that is interrupted between two statements aborts its transaction.
+5. `transaction` is for jobs that end in a transaction of their task: a block of the library.
 
 An enqueue commits, rolls back and closes no connection.
 """
@@ -16,7 +16,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    contextmanager,
+    suppress,
+)
 from typing import Any, Final, TypeAlias, TypeVar
 
 from windlass.engine.contract import Dialect, SqlRows, SqlStatement, SqlSteps, TransactionPlace
@@ -37,6 +42,11 @@ _HAS_NO_RIGHT: Final = "42501"
 _IS_READ_ONLY: Final = "25006"
 #: How the message of SQLite begins.
 _NO_TABLE_ON_SQLITE: Final = "no such table: "
+#: Makes a commit impossible, also for a caller that handles an interrupt inside its transaction. On
+#: SQLite each statement of an enqueue is complete by itself, and this one has no effect.
+_ABORT: Final = SqlStatement(
+    "DO $$ BEGIN RAISE EXCEPTION 'an enqueue in this transaction was interrupted'; END $$", ()
+)
 
 
 class CallerConnection(ABC):
@@ -44,6 +54,11 @@ class CallerConnection(ABC):
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
+
+    @property
+    def a_kind(self) -> str:
+        """The type with its article."""
+        return f"{'an' if self.kind[0] in 'aAeEiIoO' else 'a'} {self.kind}"
 
     @abstractmethod
     def run(self, place: TransactionPlace, steps: SqlSteps[R]) -> R:
@@ -67,21 +82,21 @@ class CallerConnection(ABC):
         if place.dialect is not None and found != place.dialect:
             raise InvalidConnection(
                 f"Expected a connection to {_NAMES[place.dialect]}, to the database of "
-                f"{place.location}; found a {self.kind} to {found}. Give the connection to that "
+                f"{place.location}; found {self.a_kind} to {found}. Give the connection to that "
                 "database, or name the other database in the setting outbox."
             )
 
     def refuse(self, found: str, advice: str) -> InvalidConnection:
         """The error for a connection in a wrong state."""
         return InvalidConnection(
-            f"Expected a {self.kind} in a transaction, which the job is stored in; {found}. "
+            f"Expected {self.a_kind} in a transaction, which the job is stored in; {found}. "
             f"{advice}"
         )
 
     def refuse_begun(self) -> InvalidConnection:
         """The error for a connection in a transaction that `transaction` must begin."""
         return InvalidConnection(
-            f"Expected a {self.kind} outside of a transaction, found one inside of one. "
+            f"Expected {self.a_kind} outside of a transaction, found one inside of one. "
             "ctx.transaction(...) begins the transaction itself, and commits it together with the "
             "job: begin none before, and commit what was written before."
         )
@@ -100,13 +115,13 @@ class BlockingConnection(CallerConnection):
 
     def atransaction(self, place: TransactionPlace) -> AbstractAsyncContextManager[Any]:
         raise InvalidConnection(
-            f"Expected an async connection, found a {self.kind}. Write `with ctx.transaction(...)` "
+            f"Expected an async connection, found {self.a_kind}. Write `with ctx.transaction(...)` "
             "in a task that is a plain function, or give the async connection of its library."
         )
 
     async def arun(self, place: TransactionPlace, steps: SqlSteps[R]) -> R:
         raise InvalidConnection(
-            f"Expected an async connection, found a {self.kind}, which would block the event loop. "
+            f"Expected an async connection, found {self.a_kind}, which would block the event loop. "
             f"Give the async connection of its library; or call task.using(connection=...)."
             "enqueue(...) in the thread in which the connection is used."
         )
@@ -117,13 +132,13 @@ class AsyncCallerConnection(CallerConnection):
 
     def transaction(self, place: TransactionPlace) -> AbstractContextManager[Any]:
         raise InvalidConnection(
-            f"Expected a blocking connection, found a {self.kind}. In a coroutine, write `async "
+            f"Expected a blocking connection, found {self.a_kind}. In a coroutine, write `async "
             "with ctx.transaction(...)`."
         )
 
     def run(self, place: TransactionPlace, steps: SqlSteps[R]) -> R:
         raise InvalidConnection(
-            f"Expected a blocking connection, found a {self.kind}. In a coroutine, write `await "
+            f"Expected a blocking connection, found {self.a_kind}. In a coroutine, write `await "
             "task.using(connection=...).aenqueue(...)`."
         )
 
@@ -160,6 +175,11 @@ def drive(steps: SqlSteps[R], execute: Execute) -> R:
                 result: R = done.value
                 return result
             rows = execute(statement)
+    except BaseException as error:
+        if _may_leave_half(rows, error):
+            with suppress(Exception):
+                execute(_ABORT)
+        raise
     finally:
         steps.close()
 
@@ -175,8 +195,19 @@ async def adrive(steps: SqlSteps[R], execute: AwaitExecute) -> R:
                 result: R = done.value
                 return result
             rows = await execute(statement)
+    except BaseException as error:
+        if _may_leave_half(rows, error):
+            with suppress(Exception):
+                await execute(_ABORT)
+        raise
     finally:
         steps.close()
+
+
+def _may_leave_half(rows: SqlRows | None, error: BaseException) -> bool:
+    """Whether an interrupt or a cancellation came between two statements. An error of the database
+    aborts the transaction by itself."""
+    return rows is not None and not isinstance(error, Exception)
 
 
 @contextmanager
@@ -208,15 +239,20 @@ def _explain(
     if state in _HAS_NO_TABLE or any(_NO_TABLE_ON_SQLITE in str(one) for one in _causes(error)):
         return InvalidConnection(
             f"Expected the tables of windlass in the database of this {connection.kind}, found "
-            f"none ({error}). Run `windlass migrate` once for {place.location}, and check that the "
-            "connection is to that database."
+            f"none ({_first_line(error)}). Run `windlass migrate` once for {place.location}, and "
+            "check that the connection is to that database."
         )
     if state == _HAS_NO_RIGHT:
         return InvalidConnection(
-            f"The role of this {connection.kind} may not store jobs in {place.location} ({error}). "
-            "Grant it the rights that the guide on transactions lists."
+            f"The role of this {connection.kind} may not store jobs in {place.location} "
+            f"({_first_line(error)}). Grant it the rights that the guide on transactions lists."
         )
     return None
+
+
+def _first_line(error: Exception) -> str:
+    """The words of the database, without the statement that some drivers show below them."""
+    return str(error).strip().partition("\n")[0]
 
 
 def _sqlstate(error: BaseException) -> str | None:

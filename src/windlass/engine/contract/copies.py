@@ -7,6 +7,7 @@ result and no claim: succeeded jobs need no copy, and running jobs have none.
 1. `JobCopy` and `LinePlace`: a job that waits, or has ended.
 2. `KeyCopy`: an idempotency key, which may outlive its job.
 3. `CopyCode`: what happened to a copy.
+4. `open_transactions`: what a walk over all jobs cannot see yet.
 """
 
 from __future__ import annotations
@@ -141,3 +142,8 @@ class CopyVerbs(Protocol):
     def list_holders(self, cursor: str | None = None) -> HolderPage:
         """List succeeded and cancelled jobs that hold a unique key for a period, one bounded batch.
         Call again with the returned cursor, also after an empty batch."""
+
+    def open_transactions(self) -> frozenset[str]:
+        """Return the names of open transactions that may change jobs. What they do is not visible
+        yet, and may carry an earlier instant than now. A name is used once: when it is not listed
+        any more, its transaction has ended. Empty where calls take effect in turn."""

@@ -9,20 +9,23 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg import errors
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper
 
 from windlass.engine import fork_safety
+from windlass.engine.postgres.blob_arrays import ListWriter
 from windlass.engine.postgres.statements import Connection
-from windlass.engine.postgres.url import PostgresAddress
+from windlass.engine.postgres.url import PostgresAddress, unknown_option
 from windlass.engine.sql.statements import Row
 from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 
@@ -38,6 +41,13 @@ _MOST_PAUSE_S: Final = 0.5
 _STATEMENT_SHARE: Final = 0.9
 #: A transaction whose client fell silent is ended after this time, so that it keeps no locks.
 IDLE_MS: Final = 20_000
+#: Probes on a connection without traffic, unless the url has others: so that no network on the way
+#: forgets it, and a server that vanished is found after a minute. libpq itself waits for two hours.
+KEEPALIVES: Final = {
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+}
 #: What the planner must not choose. Every statement here is a search by an index; but a plan is
 #: kept, and one that was made while a table was small reads all of it when it has grown. For
 #: the same reason statements join by `= ANY(ARRAY[...])`, and hide what they do not search by in an
@@ -140,9 +150,10 @@ class Connections:
         fork_safety.watch(self)
 
     def _reset(self) -> None:
-        self._change = threading.Condition()
+        self._lock = threading.RLock()  # a signal handler may call while its thread has it
         self._idle: list[DeadlineConnection] = []
         self._taken = 0
+        self._waiting: deque[threading.Condition] = deque()  # first come, leftmost
 
     @property
     def location(self) -> str:
@@ -150,10 +161,10 @@ class Connections:
 
     # ------------------------------------------------------------------------------------ calls
 
-    def run(self, work: Callable[[Connection], T]) -> T:
+    def run(self, work: Callable[[Connection], T], *, most_s: float = float("inf")) -> T:
         """Call a function with a connection, and repeat it after errors that pass."""
         began = time.monotonic()
-        deadline = began + self._timeout_s
+        deadline = began + min(self._timeout_s, most_s)
         pause_s, was_sent = _FIRST_PAUSE_S, False
         cause: Exception | None = None  # the last one that the server named
         while True:
@@ -180,28 +191,47 @@ class Connections:
                 return value
 
     def _take(self, deadline: float) -> DeadlineConnection:
-        with self._change:
-            while not self._idle and self._taken >= self._most:
-                if not self._change.wait(deadline - time.monotonic()):
-                    raise TimeoutError("all connections are busy")
+        with self._lock:
+            if self._waiting or not self._is_free():
+                self._await_turn(deadline)
             self._taken += 1
-            if self._idle:
-                return self._idle.pop()
+            connection = self._idle.pop() if self._idle else None
+            self._call_next()
+        if connection is not None:
+            return connection
         try:
             return self.connect(self.address.conninfo, deadline)
         except BaseException:
             self._discard(None, was_taken=True)
             raise
 
+    def _is_free(self) -> bool:
+        return self._taken < self._most
+
+    def _await_turn(self, deadline: float) -> None:
+        """Wait for a connection in the order of the calls. The thread that gives one back runs on,
+        and would otherwise take it again before a thread that waits."""
+        turn = threading.Condition(self._lock)
+        self._waiting.append(turn)
+        try:
+            while self._waiting[0] is not turn or not self._is_free():
+                if not turn.wait(deadline - time.monotonic()):
+                    raise TimeoutError("all connections are busy")
+        except BaseException:
+            self._waiting.remove(turn)
+            self._call_next()
+            raise
+        self._waiting.popleft()
+
+    def _call_next(self) -> None:
+        if self._waiting and self._is_free():
+            self._waiting[0].notify()
+
     def connect(self, conninfo: str, deadline: float) -> DeadlineConnection:
         """Make a connection for short statements."""
         left_s = max(1.0, deadline - time.monotonic())
         connection = DeadlineConnection.connect(
-            make_conninfo(
-                conninfo,
-                connect_timeout=str(max(2, round(left_s))),
-                fallback_application_name="windlass",
-            ),
+            self._conninfo(conninfo, max(2, round(left_s))),
             autocommit=True,
             prepare_threshold=None if self.address.is_pooled else 0,
             cursor_factory=psycopg.RawCursor,
@@ -209,10 +239,36 @@ class Connections:
         connection.deadline = deadline
         connection.prepared_max = PREPARED
         connection.adapters.register_dumper(int, Int8BinaryDumper)
-        if not self.address.is_pooled:
-            for statement in self.settings("SET"):
-                connection.execute(statement)
+        connection.adapters.register_dumper(list, ListWriter)
+        try:
+            if not self.address.is_pooled:
+                for statement in self.settings("SET"):
+                    connection.execute(statement)
+        except BaseException:
+            connection.close()
+            raise
         return connection
+
+    def _conninfo(self, conninfo: str, timeout_s: int) -> str:
+        try:
+            return make_conninfo(
+                "",
+                **{
+                    **KEEPALIVES,
+                    **conninfo_to_dict(conninfo),
+                    "connect_timeout": str(timeout_s),
+                    "fallback_application_name": "windlass",
+                },
+            )
+        except psycopg.ProgrammingError as error:
+            text = _first_line(str(error))
+            option = _UNKNOWN_OPTION.search(text)
+            raise EngineError(
+                unknown_option(option[1])
+                if option
+                else f"The driver cannot read the url of {self.address} ({text}). Correct the url.",
+                location=self.location,
+            ) from error
 
     def settings(self, verb: str) -> list[str]:
         """The settings of a connection, or with `SET LOCAL` those of a transaction."""
@@ -234,19 +290,19 @@ class Connections:
         if not is_clean:
             self._discard(connection)
             return
-        with self._change:
+        with self._lock:
             self._idle.append(connection)
             self._taken -= 1
-            self._change.notify()
+            self._call_next()
 
     def _discard(self, connection: DeadlineConnection | None, *, was_taken: bool = False) -> None:
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.close()
         if connection is not None or was_taken:
-            with self._change:
+            with self._lock:
                 self._taken -= 1
-                self._change.notify()
+                self._call_next()
 
     def __del__(self) -> None:
         """Close the connections of an engine that was dropped without a shutdown."""
@@ -255,7 +311,7 @@ class Connections:
                 connection.close()
 
     def close(self) -> None:
-        with self._change:
+        with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
             with suppress(psycopg.Error):
@@ -291,7 +347,7 @@ class Connections:
             if words in text:
                 raise EngineError(
                     f"The PostgreSQL server at {self.address} refused the connection "
-                    f"({_first_line(text)}). {advice}",
+                    f"({describe_failure(error)}). {advice}",
                     location=self.location,
                 ) from error
 
@@ -300,8 +356,14 @@ class Connections:
         if error.sqlstate == "42501":
             return EngineError(
                 f"The role may not do this on the PostgreSQL server at {self.address} ({text}). "
-                "Grant it, or run `windlass migrate` as the owner of the schema "
-                f"{self.address.schema}.",
+                "`windlass doctor` prints the GRANT statements that are missing; to change the "
+                f"tables, run `windlass migrate` as the owner of the schema {self.address.schema}.",
+                location=self.location,
+            )
+        if error.sqlstate in _OF_POOLERS and not self.address.is_pooled:
+            return EngineError(
+                f"A pooler gives each transaction at {self.address} another connection to the "
+                f"server ({text}). Add pooler=transaction to the url.",
                 location=self.location,
             )
         return EngineError(
@@ -312,12 +374,12 @@ class Connections:
 
     def _unavailable(self, cause: Exception, began: float, *, unsent: bool) -> EngineUnavailable:
         seconds = time.monotonic() - began
-        code = cause.sqlstate if isinstance(cause, psycopg.Error) else None
+        code = _code_of(cause)
         advice = _TRANSIENT.get(code or "", "Check that it runs, and the host and port in the url.")
         did = "did not answer" if code is None else "did no work"
         return EngineUnavailable(
             f"The PostgreSQL server at {self.address} {did} for {seconds:.1f} s "
-            f"({_first_line(str(cause)) or type(cause).__name__}). {advice}",
+            f"({describe_failure(cause)}). {advice}",
             location=self.location,
             seconds=round(seconds, 3),
             unsent=unsent,
@@ -326,10 +388,10 @@ class Connections:
     # ------------------------------------------------------------------------------------ forks
 
     def before_fork(self) -> None:
-        self._change.acquire()
+        self._lock.acquire()
 
     def after_fork_in_parent(self) -> None:
-        self._change.release()
+        self._lock.release()
 
     def after_fork_in_child(self) -> None:
         """Leave the parent's connections alone: the driver closes only those of its own process."""
@@ -342,13 +404,48 @@ _REFUSALS: Final = {
     "authentication failed": "Check the user and the password in the url, or PGPASSWORD.",
     "no password supplied": "Give the password in the url, in PGPASSWORD or in ~/.pgpass.",
     "does not exist": "Create it first (createdb, createuser), or correct the url.",
+    "no such database": "Name it in the settings of the pooler, or correct the url.",
+    "no such user": "Name it in the settings of the pooler, or correct the url.",
     "no pg_hba.conf entry": "Allow this host, user and database in pg_hba.conf.",
     "server does not support SSL": "Use sslmode=prefer, or switch TLS on at the server.",
     "certificate verify failed": "Check sslrootcert and sslmode in the url.",
     "invalid connection option": "Correct the options after the question mark of the url.",
     "invalid sslmode value": "Use disable, prefer, require, verify-ca or verify-full.",
-    "invalid integer value": "Correct the options after the question mark of the url.",
+    "invalid integer value": "Correct the number in the url.",
+    "invalid port number": "Correct the port in the url.",
 }
+#: What the server says when it takes no connection now -> the SQLSTATE, which the driver does not
+#: tell for a connection that was never made.
+_DELAYS: Final = {
+    "connection slots are reserved": "53300",
+    "too many clients already": "53300",
+    "too many connections": "53300",
+    "no more connections allowed": "53300",  # of PgBouncer
+    "is starting up": "57P03",
+    "is shutting down": "57P01",
+    "in recovery mode": "57P02",
+}
+#: A statement was prepared on another connection to the server than the one that got it now.
+_OF_POOLERS: Final = ("26000", "42P05")
+_UNKNOWN_OPTION: Final = re.compile(r'invalid URI query parameter: "(.*)"')
+#: What the driver puts before the words of the server, which our messages name already.
+_PREFIX: Final = re.compile(
+    r"connection (?:failed|is bad): (?:connection to server at .+? failed: )?(?:FATAL: +)?"
+)
+
+
+def _code_of(error: Exception) -> str | None:
+    """The SQLSTATE of an error, or of the words with which a server takes no connection now."""
+    if isinstance(error, psycopg.Error) and error.sqlstate is not None:
+        return error.sqlstate
+    text = str(error)
+    return next((code for words, code in _DELAYS.items() if words in text), None)
+
+
+def describe_failure(error: Exception) -> str:
+    """One line of an error of the driver, without the address."""
+    text = _first_line(str(error)) or type(error).__name__
+    return _PREFIX.sub("", text, count=1) or text
 
 
 def _first_line(text: str) -> str:

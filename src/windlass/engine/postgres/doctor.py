@@ -22,7 +22,7 @@ from windlass.core.durations import describe_ms
 from windlass.core.quantities import count, describe_bytes
 from windlass.engine.contract import Finding, Grade
 from windlass.engine.postgres import migrate
-from windlass.engine.postgres.connections import Connections
+from windlass.engine.postgres.connections import Connections, describe_failure
 from windlass.engine.postgres.statements import Connection, migrations
 from windlass.engine.server_times import examine_times
 from windlass.engine.sql.statements import Row
@@ -83,14 +83,14 @@ SELECT c.relname::text, c.relkind::text, c.relpersistence <> 'u', coalesce(i.ind
 FROM pg_class AS c LEFT JOIN pg_index AS i ON i.indexrelid = c.oid
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
 """
-#: Transactions that keep old versions of rows alive: what holds them, for how long in seconds, and
-#: how to end them.
+#: Transactions that keep old versions of rows alive: what holds them, for how long in seconds and
+#: in transactions, how to end them, and whether the server hides from us since when they run.
 _OLD_TRANSACTIONS: Final = """
 SELECT format('process %s of %s (%s%s)', pid, coalesce(usename, '?'),
               coalesce(nullif(application_name, ''), 'unnamed'), ', ' || state),
        extract(epoch FROM clock_timestamp() - xact_start)::bigint,
        greatest(age(backend_xmin), age(backend_xid), 0),
-       format('End it: SELECT pg_terminate_backend(%s)', pid)
+       format('End it: SELECT pg_terminate_backend(%s)', pid), xact_start IS NULL
 FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
       AND coalesce(backend_type, '') <> 'autovacuum worker'
@@ -99,15 +99,16 @@ WHERE datname = current_database() AND pid <> pg_backend_pid()
 UNION ALL
 SELECT format('the prepared transaction %s of %s', gid, owner),
        extract(epoch FROM clock_timestamp() - prepared)::bigint, age(transaction),
-       format('End it: ROLLBACK PREPARED %L', gid)
+       format('End it: ROLLBACK PREPARED %L', gid), false
 FROM pg_prepared_xacts WHERE database = current_database()
 UNION ALL
 SELECT format('the replication slot %s', slot_name), NULL, age(xmin),
-       format('Drop it if it is unused: SELECT pg_drop_replication_slot(%L)', slot_name::text)
+       format('Drop it if it is unused: SELECT pg_drop_replication_slot(%L)', slot_name::text),
+       false
 FROM pg_replication_slots WHERE xmin IS NOT NULL
 UNION ALL
 SELECT format('the standby %s, by its hot_standby_feedback', coalesce(application_name, '?')),
-       NULL, age(backend_xmin), 'End its long queries'
+       NULL, age(backend_xmin), 'End its long queries', false
 FROM pg_stat_replication WHERE backend_xmin IS NOT NULL
 """
 _CONNECTIONS: Final = """
@@ -201,25 +202,29 @@ class _Doctor:
             if one.kind == "r" and not one.is_logged and one.name not in declared
         ]
         commit = self._setting("synchronous_commit")
-        problems, advice = [], []
+        problems = [
+            f"{name} is unlogged: a crash of the server empties it. Run "
+            f"ALTER TABLE {self._schema}.{name} SET LOGGED"
+            for name in unlogged
+        ]
+        advice = []
         if self._setting("fsync") == "off":
-            problems.append("fsync is off: a crash of the machine can destroy the whole database")
-        if unlogged:
-            names = ", ".join(unlogged)
-            problems.append(f"a crash of the server empties what is not logged: {names}")
+            problems.append(
+                "fsync is off: a crash of the machine can destroy the whole database. Set it on"
+            )
         if self._setting("full_page_writes") == "off":
             advice.append(
-                "full_page_writes is off: a crash of the machine can damage tables, unless its "
-                "file system never writes a page in part"
+                "full_page_writes is off: a crash of the machine can damage tables. Set it on, "
+                "unless the file system never writes a page in part"
             )
         if commit == "off":
             advice.append(
                 "synchronous_commit is off: a crash of the server loses the last commits, and the "
-                "jobs in them"
+                "jobs in them. Set it on"
             )
         if problems or advice:
             grade = Grade.PROBLEM if problems else Grade.ADVICE
-            return Finding(grade, "durability", f"{'; '.join(problems + advice)}. Set it on")
+            return Finding(grade, "durability", ". ".join(problems + advice))
         has_standby = bool(self._setting("synchronous_standby_names")) and commit != "local"
         where = "the disks of this server and a standby" if has_standby else "the disk"
         return Finding(
@@ -231,6 +236,8 @@ class _Doctor:
     def _tables(self, relations: Sequence[Relation]) -> Iterator[Finding]:
         if not any(one.name == "meta" for one in relations):
             why = migrate.why_no_tables(self._place, self._schema)
+            if relations:
+                why = str(migrate.of_another_program(self._schema))
             text = why or f"the schema {self._schema} has none yet: the first use makes them"
             yield Finding(Grade.PROBLEM if why else Grade.OK, "tables", text)
             return
@@ -276,16 +283,21 @@ class _Doctor:
         return Finding(Grade.OK, "autovacuum", "on")
 
     def _transactions(self) -> Finding:
+        rows = self._rows(_OLD_TRANSACTIONS)
         found = [
             (seconds or 0, transactions or 0, holder, remedy)
-            for holder, seconds, transactions, remedy in self._rows(_OLD_TRANSACTIONS)
+            for holder, seconds, transactions, remedy, _ in rows
             if (seconds is not None and seconds > OLD_S)
             or (seconds is None and (transactions or 0) > OLD_TRANSACTIONS)
         ]
         if not found:
-            return Finding(
-                Grade.OK, "transactions", f"none is older than {describe_ms(OLD_S * 1000)}"
-            )
+            text = f"none is older than {describe_ms(OLD_S * 1000)}"
+            if hidden := sum(is_hidden for *_, is_hidden in rows):
+                text += (
+                    f", as far as {self._place.role} can see: the age of {count(hidden, 'other')} "
+                    f"is hidden. GRANT pg_read_all_stats TO {_quoted(self._place.role)} shows it"
+                )
+            return Finding(Grade.OK, "transactions", text)
         seconds, transactions, holder, remedy = max(found)
         age = describe_ms(seconds * 1000) if seconds else f"{transactions:,} transactions"
         others = f", and {count(len(found) - 1, 'other')} are old too" if len(found) > 1 else ""
@@ -332,10 +344,18 @@ class _Doctor:
         try:
             with self._connect(address.listen_conninfo) as other:
                 other.execute("LISTEN windlass_doctor")
-                [(_, there)] = other.execute(_PROCESS.encode()).fetchall()
+                [(process, there)] = other.execute(_PROCESS.encode()).fetchall()
+                is_pooler = process != other.info.backend_pid
         except (psycopg.Error, TimeoutError) as error:
             text = (
-                f"the server of listen= does not answer ({error}): {polls}. Correct it in the url"
+                f"the server of listen= does not answer ({describe_failure(error)}): {polls}. "
+                "Correct it in the url"
+            )
+            return Finding(Grade.ADVICE, "wake-ups", text)
+        if is_pooler:
+            text = (
+                f"listen= leads to a pooler, through which no wake-up comes: {polls}. Give host "
+                "and port of the server itself"
             )
             return Finding(Grade.ADVICE, "wake-ups", text)
         [(_, here)] = self._rows(_PROCESS)
@@ -344,14 +364,14 @@ class _Doctor:
                 f"listen= is another server than that of the pooler: {polls}. Correct it in the url"
             )
             return Finding(Grade.ADVICE, "wake-ups", text)
-        return Finding(Grade.OK, "wake-ups", "by the server itself, around the pooler")
+        return Finding(Grade.OK, "wake-ups", "notifications of the server, around the pooler")
 
     def _examine_pooler(self) -> Finding:
         """Look whether the process of the server is the one to which the connection was made, and
         whether another connection gets the same process."""
         [(process, _)] = self._rows(_PROCESS)
         if process == self._db.info.backend_pid:
-            return Finding(Grade.OK, "wake-ups", "by the server")
+            return Finding(Grade.OK, "wake-ups", "notifications of the server")
         with self._connect(self._connections.address.conninfo) as other:
             [(others, _)] = other.execute(_PROCESS.encode()).fetchall()
             [(again, _)] = self._rows(_PROCESS)
@@ -362,7 +382,7 @@ class _Doctor:
                 "a pooler gives each transaction another connection to the server: settings and "
                 "wake-ups get lost. Add pooler=transaction to the url",
             )
-        return Finding(Grade.OK, "wake-ups", "by the server, through a pooler in session mode")
+        return Finding(Grade.OK, "wake-ups", "notifications, through a pooler in session mode")
 
     def _connect(self, conninfo: str) -> Connection:
         """Make another connection, without settings: a pooler would give them to others."""
@@ -411,21 +431,37 @@ def _declared() -> set[str]:
 
 
 def _rights(relations: Sequence[Relation], role: str, schema: str, *, may_enter: bool) -> Finding:
-    missing: dict[str, list[str]] = {} if may_enter else {"USAGE": [f"the schema {schema}"]}
+    missing: dict[str, list[str]] = {}
     for one in relations:
         for right in filter(None, one.missing_rights.split(", ")):
             missing.setdefault(right, []).append(one.name)
-    if not missing:
+    if not missing and may_enter:
         return Finding(Grade.OK, "rights", f"the role {role} has all rights that are needed")
-    lists = "; ".join(
-        f"{right} on {', '.join(sorted(names)) if len(names) < 4 else count(len(names), 'table')}"
-        for right, names in missing.items()
-    )
+    lists = [] if may_enter else [f"USAGE on the schema {schema}"]
+    for right, names in missing.items():
+        number = count(len(names), "table or sequence", "tables or sequences")
+        lists.append(f"{right} on {', '.join(sorted(names)) if len(names) < 4 else number}")
     return Finding(
         Grade.PROBLEM,
         "rights",
-        f"the role {role} has no right to {lists}. Grant the rights that the documentation lists",
+        f"the role {role} has no right to {'; '.join(lists)}. As the owner of the tables, run: "
+        f"{_grants(role, schema)}",
     )
+
+
+def _grants(role: str, schema: str) -> str:
+    """The statements that give a role all rights of a running program."""
+    name = _quoted(role)
+    return (
+        f"GRANT USAGE ON SCHEMA {schema} TO {name}; "
+        f"GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON ALL TABLES IN SCHEMA {schema} "
+        f"TO {name}; GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA {schema} TO {name}"
+    )
+
+
+def _quoted(role: str) -> str:
+    """A role as SQL writes it."""
+    return role if re.fullmatch(r"[a-z_][a-z0-9_]*", role) else '"' + role.replace('"', '""') + '"'
 
 
 def _bloat(relations: Sequence[Relation], schema: str) -> Finding:

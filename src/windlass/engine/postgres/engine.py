@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import psycopg
@@ -112,6 +112,11 @@ from windlass.engine.sql.wakeup import Found
 from windlass.errors import EngineError, InvalidConnection
 
 T = TypeVar("T")
+#: Sends statements.
+First = Callable[[PostgresStatements], None]
+
+#: Begins a transaction that writes. Behind a pooler, the role may have another level by default.
+_BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 
 class PostgresEngine:
@@ -155,13 +160,28 @@ class PostgresEngine:
 
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
         seen = self._seen
-        if seen is not None and hot.is_plain(jobs, seen.queues):
-            clock = str(self.clock_offset_ms)
-            start, _ = self._run_short(lambda db: hot.put(db, clock, seen.queues, jobs))
-            if start.queues == seen.queues:
-                self._wakeup.wake(*hot.news_of(jobs))
-                return [Placed(job.id, PutCode.CREATED) for job in jobs]
-        return self._write(lambda tx: put.put_all(tx, jobs))
+        if seen is None:
+            return self._write(lambda tx: put.put_all(tx, jobs))
+        if not hot.is_plain(jobs, seen.queues):
+            return self._put_keyed(jobs, seen.queues)
+        clock = str(self.clock_offset_ms)
+        start, settings = self._run_short(lambda db: hot.put(db, clock, seen.queues, jobs))
+        if settings() != [(seen.queues,)]:
+            return self._write(lambda tx: put.put_all(tx, jobs))
+        self._wakeup.wake(*put.news_of(jobs, start.now_ms))
+        return [Placed(job.id, PutCode.CREATED) for job in jobs]
+
+    def _put_keyed(self, jobs: Sequence[NewJob], queues: str) -> list[Placed]:
+        """Put jobs in two round trips: the first one asks what decides about them."""
+        asked: list[put.Inquiry] = []
+
+        def first(db: PostgresStatements) -> None:
+            asked[:] = [put.ask(db, jobs, queues)]
+
+        def work(tx: Transaction) -> list[Placed]:
+            return put.put_all(tx, jobs, asked[0] if tx.queues == queues else None)
+
+        return self._write(work, first)
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         if not hot.can_succeed(outcomes):
@@ -197,25 +217,37 @@ class PostgresEngine:
     ) -> Turn:
         """Finish claims and claim jobs. `is_last` has no effect: this engine has no hand-off."""
         seen = self._seen
-        line = None if seen is None or limit <= 0 else hot.line_for(plan, seen)
-        if seen is not None and line is not None and hot.can_succeed(outcomes):
-            begin = self._heads.begin(line)
-            asked = hot.Asked(session, nonce, plan, limit, self._options.lease_ms, line, begin)
-            return self._turn_short(outcomes, asked, seen)
+        asked = None if seen is None else self._ask(seen, session, nonce, plan, limit)
+        if asked is not None and hot.can_succeed(outcomes) and (outcomes or not asked.is_idle):
+            return self._turn_short(outcomes, asked)
         if not outcomes:
-            return Turn(verdicts=(), batch=self._claim(session, nonce, plan, limit))
+            return Turn(verdicts=(), batch=self._claim(session, nonce, plan, limit, asked))
 
         def work(tx: Transaction) -> Turn:
             verdicts = tuple(finish.finish(tx, outcomes, succeed_batch))
             return Turn(verdicts=verdicts, batch=claim.claim(tx, session, nonce, plan, limit))
 
-        return self._note_line(self._write(work))
+        turn = self._write(work)
+        self._note(is_idle=not turn.batch.claims)
+        return turn
 
-    def _turn_short(self, outcomes: Sequence[Outcome], asked: hot.Asked, seen: hot.Seen) -> Turn:
+    def _ask(
+        self, seen: hot.Seen, session: str, nonce: str, plan: Plan, limit: int
+    ) -> hot.Asked | None:
+        """The claim of a turn in one round trip; None if the claim needs the long way."""
+        lines = hot.lines_for(plan, seen) if limit > 0 else None
+        if lines is None:
+            return None
+        begin = self._heads.begin(lines[0]) if len(lines) == 1 else hot.Begin()
+        lease_ms = self._options.lease_ms
+        is_idle = seen.is_idle and len(lines) != 1
+        return hot.Asked(session, nonce, plan, limit, lease_ms, seen.queues, lines, begin, is_idle)
+
+    def _turn_short(self, outcomes: Sequence[Outcome], asked: hot.Asked) -> Turn:
         clock = str(self.clock_offset_ms)
 
         def statements(db: PostgresStatements) -> hot.StartedTurn:
-            return hot.start_turn(db, clock, seen, outcomes, asked)
+            return hot.start_turn(db, clock, outcomes, asked)
 
         start, started = self._run_short(statements)
         leased = started.read()
@@ -224,8 +256,8 @@ class PostgresEngine:
         if start.is_lease_news(self._options.lease_ms, leased.now_ms):
             self._write(lambda tx: tx.notice())
         if not leased.claims:
-            batch = self._claim(asked.session, asked.nonce, asked.plan, asked.limit)
-            return Turn(verdicts=verdicts, batch=batch)
+            return Turn(verdicts=verdicts, batch=self._claim_otherwise(asked))
+        self._note(line=None if asked.plan.queues else leased.line, is_idle=False)
         next_in_ms = leased.look.next_in_ms(leased.now_ms, start.reap_after_ms)
         batch = Batch(
             claims=leased.claims,
@@ -237,22 +269,41 @@ class PostgresEngine:
     def _has_suspects(self, plan: Plan) -> bool:
         return self._read(lambda db, start: _preview(db, start).idle_batch(plan).suspects)
 
-    def _claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
-        """Claim jobs; first only read, since most claims of idle workers find nothing."""
-        idle = self._read(
-            lambda db, start: claim.idle(db, session, nonce, plan, _preview(db, start))
-        )
-        if idle is not None:
-            return idle
-        batch = self._write(lambda tx: claim.claim(tx, session, nonce, plan, limit))
-        return self._note_line(Turn(verdicts=(), batch=batch)).batch
+    def _claim_otherwise(self, asked: hot.Asked) -> Batch:
+        """Claim after a claim in one round trip took nothing; perhaps other lines have jobs."""
+        if asked.plan.queues or not asked.line:
+            return self._claim(asked.session, asked.nonce, asked.plan, asked.limit)
+        self._note(line="")
+        return self._turn_short((), asked._replace(lines=(), begin=hot.Begin())).batch
 
-    def _note_line(self, turn: Turn) -> Turn:
-        """Remember the line of claimed jobs if there was only one: the next claim tries it."""
-        lines = {one.queue for one in turn.batch.claims}
-        if self._seen is not None and len(lines) == 1:
-            self._seen = self._seen._replace(line=lines.pop())
-        return turn
+    def _claim(
+        self, session: str, nonce: str, plan: Plan, limit: int, asked: hot.Asked | None = None
+    ) -> Batch:
+        """Claim jobs; first only read, since most claims of idle workers find nothing. `asked` is
+        the same claim in one round trip, if that was not tried yet."""
+
+        def look(db: PostgresStatements, start: Start) -> tuple[bool, Batch | None]:
+            preview = _preview(db, start)
+            return preview.next_in_ms == 0, claim.idle(db, session, nonce, plan, preview)
+
+        is_due, idle = self._read(look)
+        if idle is not None:
+            self._note(is_idle=True)
+            return idle
+        if asked is not None and not is_due:
+            return self._turn_short((), asked).batch
+        batch = self._write(lambda tx: claim.claim(tx, session, nonce, plan, limit))
+        self._note(is_idle=not batch.claims)
+        return batch
+
+    def _note(self, *, line: str | None = None, is_idle: bool | None = None) -> None:
+        """Remember what a claim has found: it decides how the next one begins."""
+        seen = self._seen
+        if seen is not None:
+            self._seen = seen._replace(
+                line=seen.line if line is None else line,
+                is_idle=seen.is_idle if is_idle is None else is_idle,
+            )
 
     # ------------------------------------------------------------- transactions of the caller
 
@@ -263,7 +314,7 @@ class PostgresEngine:
     def put_within(self, jobs: Sequence[NewJob]) -> SqlSteps[list[Placed]]:
         start = yield from self._start_within()
         placed: list[Placed] = []
-        for chunk in put.chunks(jobs, start.queues):
+        for chunk in put.chunks(jobs):
             placed += yield from self._within_caller(start, partial(_put_chunk, chunk))
         return placed
 
@@ -508,6 +559,9 @@ class PostgresEngine:
     def list_holders(self, cursor: str | None = None) -> HolderPage:
         return self._read(lambda db, start: copies.list_holders(db, cursor, start.now_ms))
 
+    def open_transactions(self) -> frozenset[str]:
+        return frozenset(self._read(lambda db, _: [str(*row) for row in db.rows("list_writers")]))
+
     # -------------------------------------------------------------------------------- reading
 
     def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
@@ -597,8 +651,8 @@ class PostgresEngine:
 
         return self._run(attempt)
 
-    def _write(self, work: Callable[[Transaction], T]) -> T:
-        value, tx = self._run(lambda connection: self._commit(connection, work))
+    def _write(self, work: Callable[[Transaction], T], first: First | None = None) -> T:
+        value, tx = self._run(lambda connection: self._commit(connection, work, first))
         if tx.made_ready:
             self._wakeup.wake(tx.made_ready, tx.ready_tasks)
         if tx.ended:
@@ -606,7 +660,10 @@ class PostgresEngine:
         return value
 
     def _commit(
-        self, connection: Connection, work: Callable[[Transaction], T]
+        self,
+        connection: Connection,
+        work: Callable[[Transaction], T],
+        first: First | None = None,
     ) -> tuple[T, Transaction]:
         """Run a write transaction with its bookkeeping."""
 
@@ -616,7 +673,7 @@ class PostgresEngine:
             tx.settle()
             return value, tx
 
-        return self._within(connection, "BEGIN", write)
+        return self._within(connection, _BEGIN, write, first)
 
     def _run_short(self, statements: Callable[[PostgresStatements], T]) -> tuple[Start, T]:
         """Send the statements of a transaction together with its commit, and read their replies
@@ -625,7 +682,7 @@ class PostgresEngine:
         def attempt(connection: Connection) -> tuple[Start, T]:
             with self._rolled_back(connection):
                 with pipelined(connection) as pipeline:
-                    db = self._begin(connection, pipeline, "BEGIN")
+                    db = self._begin(connection, pipeline, _BEGIN)
                     begun = db.start("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
                     started = statements(db)
                     connection.execute("COMMIT")
@@ -653,12 +710,16 @@ class PostgresEngine:
         connection: Connection,
         begin: str,
         work: Callable[[PostgresStatements, Start], T],
+        first: First | None = None,
     ) -> T:
-        """Run a transaction on a connection. It is rolled back if `work` raises."""
+        """Run a transaction on a connection. It is rolled back if `work` raises. `first` sends
+        statements together with its begin."""
         with self._rolled_back(connection), pipelined(connection) as pipeline:
             db = self._begin(connection, pipeline, begin)
-            begun = db.rows("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
-            value = work(db, self._check(begun))
+            begun = db.later("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
+            if first is not None:
+                first(db)
+            value = work(db, self._check(begun()))
             connection.execute("COMMIT")
         return value
 

@@ -74,7 +74,7 @@ def stored_format(connection: Connection, schema: str) -> int:
     try:
         found = connection.execute(in_schema(_FORMAT, schema).encode()).fetchone()
     except errors.UndefinedColumn as error:
-        raise _of_another_program(schema) from error
+        raise of_another_program(schema) from error
     if found is None:
         raise of_empty_meta(schema)
     return int(found[0])
@@ -93,7 +93,7 @@ def refuse_format(number: int, schema: str) -> NoReturn:
     )
 
 
-def _of_another_program(schema: str) -> EngineError:
+def of_another_program(schema: str) -> EngineError:
     return EngineError(
         f"The schema {schema} has tables of another program, whose names windlass uses. Give "
         "windlass a schema of its own in the url: ?schema=windlass"
@@ -159,7 +159,7 @@ def _apply(connection: Connection, schema: str, *, may_upgrade: bool) -> int:
             script = _script(schema, number, has_schema=has_schema)
             connection.execute(script.encode(), prepare=False)
     except errors.DuplicateTable as error:
-        raise _of_another_program(schema) from error
+        raise of_another_program(schema) from error
     return NEWEST_FORMAT - number
 
 
@@ -213,7 +213,7 @@ def check_place(connection: Connection, schema: str) -> Place:
     place = read_place(connection, schema)
     why = why_too_old(place) or why_wrong_encoding(place) or why_no_tables(place, schema)
     if why:
-        raise EngineError(why)
+        raise EngineError(f"{why}.")
     return place
 
 
@@ -229,7 +229,7 @@ def why_wrong_encoding(place: Place) -> str:
         return ""
     return (
         f"The database {place.database} has the encoding {place.encoding}, in which most texts "
-        "cannot be stored. Make one with createdb --encoding=UTF8 --template=template0"
+        "cannot be stored. Make one with `createdb --encoding=UTF8 --template=template0`"
     )
 
 
@@ -244,7 +244,8 @@ def why_no_tables(place: Place, schema: str) -> str:
         f"{place.role} may not create it"
     )
     return (
-        f"{missing}. Run `windlass migrate` with a role that may, and grant {place.role} its rights"
+        f"{missing}. Run `windlass migrate` with a role that may; then `windlass doctor` prints "
+        f"the GRANT statements for {place.role}"
     )
 
 

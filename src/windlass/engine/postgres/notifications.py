@@ -20,7 +20,7 @@ from typing import Any, Final
 import psycopg
 
 from windlass.engine import fork_safety
-from windlass.engine.postgres.connections import Connections, DeadlineConnection
+from windlass.engine.postgres.connections import Connections
 from windlass.engine.postgres.statements import Connection, statements_for
 from windlass.engine.sql.statements import Row
 from windlass.errors import EngineError
@@ -113,13 +113,11 @@ def run_hint(connections: Connections, work: Callable[[Hints], None]) -> None:
     """Run statements whose failure only costs time: once, and not for long."""
 
     def attempt(connection: Connection) -> None:
-        assert isinstance(connection, DeadlineConnection)
-        connection.deadline = min(connection.deadline, time.monotonic() + _CALL_S)
         with suppress(*FAILURES):
             work(Hints(connections, connection))
 
     with suppress(EngineError):
-        connections.run(attempt)
+        connections.run(attempt, most_s=_CALL_S)
 
 
 class Throttle:

@@ -7,7 +7,7 @@ schema as `windlass`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -88,6 +88,10 @@ class PostgresStatements(Statements):
             return cursor.execute(self._sql[name], values, prepare=self.prepare)
         except psycopg.DataError:  # a text has NUL, which no stored text has
             return cursor.execute(self._sql[name], _without_nul(values), prepare=self.prepare)
+
+    def later(self, name: str, *values: Any) -> Callable[[], list[Row]]:
+        """Send a statement with the next ones, and return a function that waits for its rows."""
+        return self.start(name, *values).fetchall
 
     def rows(self, name: str, *values: Any) -> list[Row]:
         return self.start(name, *values).fetchall()

@@ -47,6 +47,8 @@ class _Unanswered(Exception):
 class _Replay(Transaction):
     """A transaction whose first statements were answered before."""
 
+    is_callers = True
+
     def __init__(
         self,
         schema: str,
@@ -74,12 +76,10 @@ class _Replay(Transaction):
         if "\0" not in key:  # other keys are no unique keys
             self.run("lock_waiting_holder", task, key)
 
-    def note_age(self, row: int, line: str) -> None:
-        """Store the age of a queue with a job, and not as the new age of the queue: that row is
-        locked until the end of the transaction."""
-        age = self.age_of(line)
-        if age:
-            self.run("set_age", row, age)
+    def grow_age(self, line: str) -> int:
+        """Return the age of a queue, and do not store it: that row is locked until the end of the
+        transaction."""
+        return self.age_of(line)
 
     # --------------------------------------------------------------------------------- statements
 
@@ -89,6 +89,10 @@ class _Replay(Transaction):
             text = self._texts[name].decode()
             raise _Unanswered(SqlStatement(text, plain_values(name, values)))
         return [tuple(row) for row in reply]
+
+    def later(self, name: str, *values: Any) -> Callable[[], list[Row]]:
+        rows = self.rows(name, *values)
+        return lambda: rows
 
     def run(self, name: str, *values: Any) -> None:
         self.rows(name, *values)

@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
+from windlass.engine.postgres.connections import KEEPALIVES
 from windlass.engine.postgres.url import PostgresAddress
 from windlass.engine.sql.statements import Row
 
@@ -138,7 +139,7 @@ class TaskConnections:
 def _conninfo(address: PostgresAddress) -> str:
     given = conninfo_to_dict(address.conninfo)
     usual = {"connect_timeout": str(_CONNECT_S), "fallback_application_name": "windlass task"}
-    return make_conninfo("", **{**usual, **given})
+    return make_conninfo("", **{**KEEPALIVES, **usual, **given})
 
 
 def _options(address: PostgresAddress) -> dict[str, Any]:

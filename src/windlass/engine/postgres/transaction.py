@@ -64,6 +64,8 @@ class Start(msgspec.Struct, frozen=True, array_like=True):
 class Transaction(PostgresStatements, SqlTransaction):
     """State of one write transaction on PostgreSQL."""
 
+    is_callers = False  # whether the transaction is the caller's, and may stay open for long
+
     def __init__(
         self, db: PostgresStatements, start: Start, options: EngineOptions, clock: str
     ) -> None:
@@ -133,7 +135,9 @@ class Transaction(PostgresStatements, SqlTransaction):
         _, _, _, _, state, *_ = record
         if state == State.SUCCEEDED:
             return int(self.first("insert_ended_copy", *record, payload, LATER_SLOT))
-        return int(self.first("insert_copy", *record, payload))
+        number = self.next_number()
+        self.run("insert_copy", *record, payload, number)
+        return number
 
     def store_payload(self, row: int, payload: bytes) -> None:
         self.run("set_call", row, payload)

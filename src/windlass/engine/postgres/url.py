@@ -6,9 +6,10 @@ the URL leaves out.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Final
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 import msgspec
 
@@ -49,12 +50,9 @@ class PostgresAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_address(url: str) -> PostgresAddress:
     parts = urlsplit(url)
-    if parts.fragment:
-        raise EngineError(
-            "Expected a url such as postgresql://USER:PASSWORD@HOST:5432/DATABASE, found a #. In a "
-            "password write %23 for #, %2F for /, %40 for @, %3A for : and %3F for ?."
-        )
-    given = parse_qsl(parts.query, keep_blank_values=True)
+    _refuse_raw_password(parts)
+    # A plus is a plus to libpq, and not a space.
+    given = parse_qsl(parts.query.replace("+", "%2B"), keep_blank_values=True)
     own = {name: value for name, value in given if name in OPTIONS}
     others = [(name, value) for name, value in given if name not in OPTIONS]
     if any(name == "windlass" or name.startswith("windlass_") for name, _ in others):
@@ -76,23 +74,35 @@ def read_address(url: str) -> PostgresAddress:
     )
 
 
-def _rebuild(netloc: str, path: str, options: list[tuple[str, str]]) -> str:
-    query = urlencode(options, quote_via=quote)
-    return (
-        urlunsplit(("postgresql", netloc, path, query, "")).replace(
-            "postgresql:/", "postgresql:///", 1
-        )
-        if not netloc
-        else urlunsplit(("postgresql", netloc, path, query, ""))
+def _refuse_raw_password(parts: SplitResult) -> None:
+    """A mark in a password would make the rest of it a host, a database or an option, which
+    messages show."""
+    if parts.fragment:
+        found = "#"
+    elif "@" in parts.path:
+        found = "slash before the @"
+    elif "@" in parts.query and "@" not in parts.netloc and ":" in parts.netloc:
+        found = "question mark before the @"
+    else:
+        return
+    raise EngineError(
+        f"Expected a url such as postgresql://USER:PASSWORD@HOST:5432/DATABASE, found a {found}. "
+        "In a password write %23 for #, %2F for /, %40 for @, %3A for : and %3F for ?."
     )
 
 
+def _rebuild(netloc: str, path: str, options: list[tuple[str, str]]) -> str:
+    query = urlencode(options, quote_via=quote)
+    return f"postgresql://{netloc}{path}{'?' if query else ''}{query}"
+
+
 def _place(netloc: str, path: str, options: dict[str, str]) -> str:
-    hosts = netloc.rpartition("@")[2] or options.get("host", "")
-    port = options.get("port")
-    if port and ":" not in hosts:
+    """Name server and database, also from the variables that libpq reads for what is left out."""
+    hosts = netloc.rpartition("@")[2] or options.get("host") or os.environ.get("PGHOST", "")
+    port = options.get("port") or os.environ.get("PGPORT")
+    if hosts and port and ":" not in hosts:
         hosts = f"{hosts}:{port}"
-    database = path.strip("/") or options.get("dbname", "")
+    database = path.strip("/") or options.get("dbname") or os.environ.get("PGDATABASE", "")
     return f"{hosts or 'local server'}/{database}".rstrip("/")
 
 
@@ -135,6 +145,15 @@ def _pooler(text: str) -> bool:
 
 
 def _unknown_option(name: str) -> EngineError:
-    return EngineError(
+    return EngineError(unknown_option(name))
+
+
+def unknown_option(name: str) -> str:
+    """Say which options there are, and which one a mistyped name may mean."""
+    from difflib import get_close_matches  # slow to import, and only needed for an error
+
+    near = get_close_matches(name, OPTIONS, n=1)
+    return (
         f"A postgresql url knows the options {', '.join(OPTIONS)} and those of libpq, found {name}."
+        f"{f' Did you mean {near[0]}?' if near else ''}"
     )

@@ -541,6 +541,9 @@ class RedisEngine(Caller):
     def list_holders(self, cursor: str | None = None) -> HolderPage:
         return copies.list_holders(self._ask, self._partitions.number, cursor)
 
+    def open_transactions(self) -> frozenset[str]:
+        return frozenset()
+
     # -------------------------------------------------------------------------------- reading
 
     def get(self, ids: Sequence[str]) -> list[JobRecord | None]:

@@ -312,8 +312,15 @@ class SqlTransaction(Statements):
 
     def note_age(self, row: int, line: str) -> None:
         """Store the age of a queue that has ever aged with a job that takes its place."""
+        age = self.grow_age(line)
+        if age:
+            self.run("set_age", row, age)
+
+    def grow_age(self, line: str) -> int:
+        """Return the age of a queue for a job that takes its place, and store it as the new age of
+        the queue."""
         if not self.queues:
-            return
+            return 0
         settings, queue = unpack_settings(self.queues), queue_of(line)
         own = settings.get(queue, USUAL)
         aged = own.aged(self.now_ms)
@@ -321,8 +328,7 @@ class SqlTransaction(Statements):
             settings = self.lock_settings()
             aged = settings.get(queue, USUAL).aged(self.now_ms)
             self.write_queues({**settings, queue: aged})
-        if aged.age:
-            self.run("set_age", row, aged.age)
+        return aged.age
 
     def write_queues(self, settings: Mapping[str, QueueSettings]) -> None:
         kept = {queue: own for queue, own in settings.items() if own != USUAL}

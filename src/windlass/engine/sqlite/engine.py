@@ -333,6 +333,9 @@ class SQLiteEngine:
     def list_holders(self, cursor: str | None = None) -> HolderPage:
         return self._read(lambda db, now: copies.list_holders(db, cursor, now))
 
+    def open_transactions(self) -> frozenset[str]:
+        return frozenset()
+
     # -------------------------------------------------------------------------------- reading
 
     def get(self, ids: Sequence[str]) -> list[JobRecord | None]:

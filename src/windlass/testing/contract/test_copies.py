@@ -189,6 +189,15 @@ def test_a_known_id_changes_nothing(world: World, other_world: World) -> None:
     assert other_world.engine.check() == []
 
 
+def test_an_id_that_is_repeated_in_a_call_is_stored_once(world: World, other_world: World) -> None:
+    id = world.put()
+    copies = world.engine.read_copies([id, id])
+    codes = other_world.engine.put_copies([one for one in copies if one is not None])
+    assert codes == [CopyCode.STORED, CopyCode.KNOWN]
+    assert other_world.ids() == [id]
+    assert other_world.engine.check() == []
+
+
 def test_an_unknown_id_has_no_copy(world: World) -> None:
     id = world.put()
     assert world.engine.read_copies([id[::-1], id])[0] is None
@@ -445,6 +454,12 @@ def test_an_ended_job_that_holds_a_key_is_listed(
     assert other_world.engine.tend().purged == 1
     assert again(other_world, unique=key()).code is PutCode.CREATED
     assert other_world.engine.check() == []
+
+
+def test_no_call_leaves_a_transaction_open(world: World) -> None:
+    world.put_many(2)
+    world.take()
+    assert world.engine.open_transactions() == frozenset()
 
 
 def test_many_unique_keys_are_read_in_batches(world: World) -> None:

@@ -111,6 +111,24 @@ def test_nobody_sees_a_job_before_the_commit(world: World) -> None:
     assert world.take().id == new.id
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_an_open_transaction_is_listed_until_its_end(world: World, is_kept: bool) -> None:
+    with caller(world, is_kept=is_kept) as within:
+        within.put(world.new())
+        (name,) = world.engine.open_transactions()
+        assert world.engine.open_transactions() == {name}
+    assert world.engine.open_transactions() == frozenset()
+
+
+def test_two_transactions_of_a_connection_have_two_names(world: World) -> None:
+    with caller(world) as within:
+        within.put(world.new())
+        names = world.engine.open_transactions()
+        within.connection.commit()
+        within.put(world.new())
+        assert not names & world.engine.open_transactions()
+
+
 def test_a_put_that_was_rolled_back_leaves_nothing(world: World) -> None:
     before = world.everything()
     keys = {"idempotency_key": "key", "unique": UniqueKey(key="key")}

@@ -338,10 +338,13 @@ class Child:
                 self._fetcher.set_quiet(is_quiet)
 
     def _leave_hooks(self) -> None:
-        """End without a job to hand back: nothing was claimed yet, or all is reported. If the child
-        still waits for a hook, it now exits the lifespan instead."""
-        if self._assembly is None or not self._assembly.hooks.abandon():
+        """End without a job to hand back. If nothing was claimed yet, end at once. If all is
+        reported, the shutdown that has begun continues without waiting for hooks: exiting the
+        lifespan has a time limit of its own."""
+        if not self._is_ending:
             os._exit(0)
+        if self._assembly is not None:
+            self._assembly.hooks.abandon()
 
     def _report_forced_ends(self) -> None:
         with suppress(IndexError):  # another thread has reported the last one

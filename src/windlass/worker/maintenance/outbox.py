@@ -165,7 +165,7 @@ class OutboxRelay:
             except DecodeError as error:
                 postponed.append(self._refuse(row, error))
         done: list[int] = []
-        for (row, job), placed in zip(jobs, self._put(jobs, stale_at), strict=True):
+        for (row, job), placed in zip(jobs, self._put(jobs, stale_at), strict=False):
             if isinstance(placed, Exception):
                 postponed.append(self._refuse(row, placed))
             elif placed.code is PutCode.FULL:
@@ -178,25 +178,25 @@ class OutboxRelay:
     def _put(
         self, jobs: Sequence[tuple[OutboxRow, NewJob]], stale_at: float
     ) -> Sequence[Placed | Exception]:
-        """Put jobs, all at once or, if the engine refuses one of them, each by itself."""
-        if not jobs:
-            return []
-        if monotonic() > stale_at:
+        """Put jobs, all at once or, if the engine refuses one of them, in halves. What would be put
+        too late is left out: the result may be that of the first jobs only."""
+        if jobs and monotonic() > stale_at:
             raise EngineUnavailable("This process was stopped for seconds; other relays continue.")
-        try:
-            return self._engine.put([job for _, job in jobs])
-        except EngineUnavailable:
-            raise
-        except Exception:  # noqa: BLE001  # found again below, for the job that it belongs to
-            return [self._put_one(job) for _, job in jobs]
-
-    def _put_one(self, job: NewJob) -> Placed | Exception:
-        try:
-            return self._engine.put([job])[0]
-        except EngineUnavailable:
-            raise
-        except Exception as error:  # noqa: BLE001  # stored with its row, and logged
-            return error
+        found: list[Placed | Exception] = []
+        parts = [jobs] if jobs else []
+        while parts and monotonic() <= stale_at:
+            part = parts.pop()
+            try:
+                found += self._engine.put([job for _, job in part])
+            except EngineUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001  # stored with its row, and logged
+                if len(part) == 1:
+                    found.append(error)
+                else:
+                    middle = len(part) // 2
+                    parts += [part[middle:], part[:middle]]
+        return found
 
     # ------------------------------------------------------------------------- what is not stored
 

@@ -290,7 +290,6 @@ class HookThread:
         self._thread: Thread | None = None
         self._is_closed = False
         self._has_ended = False
-        self._is_awaited = False
         self._over = Semaphore(0)  # released when the thread ends, or `close` shall not wait for it
         self._dropped = 0
         self._logged_at = -DROPPED_S
@@ -314,19 +313,15 @@ class HookThread:
             thread = self._thread
         if thread is not None:
             self._waiting.put(None)
-            self._is_awaited = True
             self._over.acquire(timeout=timeout_s)
-            self._is_awaited = False
             if not self._has_ended:
                 self._dropped += max(1, self._waiting.qsize())
         if self._dropped:
             self._log_dropped()
 
-    def abandon(self) -> bool:
-        """Let `close` return at once; return whether it waits for a call. Any thread may ask."""
-        is_awaited = self._is_awaited
+    def abandon(self) -> None:
+        """Let `close` return at once. Any thread may ask."""
         self._over.release()
-        return is_awaited
 
     def _put(self, call: WaitingCall) -> None:
         self._log_slow()

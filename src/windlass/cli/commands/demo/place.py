@@ -56,7 +56,7 @@ def print_removal(out: Console, url: str, folder: Path) -> None:
     for command in removals(url, folder):
         out.print(f"  {command}", markup=False)
     if "***" in without_secrets(url):
-        out.print("Replace *** by your password.", markup=False)
+        out.print("Replace *** by the user of your url, with its password.", markup=False)
 
 
 def removals(url: str, folder: Path) -> Iterator[str]:

@@ -10,18 +10,18 @@ SELECT id, coalesce(ready_ms, created_ms), 0, keep_until_ms, unique_until, coale
 FROM windlass.ended WHERE id = ANY($1::text[])
 
 -- name: insert_copy
--- Store a copied job that has not succeeded; return its row.
+-- Store a copied job that has not succeeded.
 INSERT INTO windlass.jobs (
     row, place, id, task, queue, rank, state, hold, reason, suspect, cancel_requested, attempt, starts, crashes, losses,
     interruptions, snoozes, strays, created_ms, ready_ms, due_ms, expires_ms, started_ms, finished_ms, keep_until_ms,
     session, progress, unique_key, unique_until, period_until_ms, age, held_because, call
 )
-SELECT number, number, $1, $2, $3, $4::integer, $5, $6, $7, $8::smallint, $9::smallint, $10::integer, $11::integer,
+VALUES (
+    $32::bigint, $32::bigint, $1, $2, $3, $4::integer, $5, $6, $7, $8::smallint, $9::smallint, $10::integer, $11::integer,
     $12::integer, $13::integer, $14::integer, $15::integer, $16::integer, $17::bigint, $18::bigint, $19::bigint,
     $20::bigint, $21::bigint, $22::bigint, $23::bigint, $24, $25::bytea, $26, $27, $28::bigint, $29::integer, $30::bytea,
     $31::bytea
-FROM (SELECT nextval('windlass.numbers') AS number) AS next
-RETURNING row
+)
 
 -- name: insert_ended_copy
 -- Store a copied job that succeeded, outside of the ring; return its row. The parameters are the same.
@@ -60,3 +60,10 @@ SELECT known.task, known.key, found.* FROM (
     FROM windlass.ended WHERE ended.id = known.id AND ended.unique_key = known.key
 ) AS found
 ORDER BY known.task, known.key
+
+-- name: list_writers
+-- The other open transactions that have read `meta`, as each one does before it looks at the clock and at jobs.
+SELECT virtualtransaction FROM pg_locks
+WHERE locktype = 'relation' AND relation = 'windlass.meta'::regclass AND granted
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND pid IS DISTINCT FROM pg_backend_pid()

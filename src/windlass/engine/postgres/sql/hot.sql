@@ -1,34 +1,48 @@
 -- The hot paths: each is a few statements that are sent together and need nothing from one another's replies.
 
--- name: put_plain
--- Store plain jobs, ready, in the order of the arrays, if the settings of queues are still these.
+-- name: put_jobs
+-- Store new jobs, ready or scheduled, in the order of the arrays, if the settings of queues are still these; NULL stands
+-- for any settings. Known ids store nothing. Arrays that no job needs may be empty. Counts the jobs that were stored, and
+-- returns the settings.
 WITH clock AS (
     SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
                 ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END AS now_ms
+), stored AS (
+    INSERT INTO windlass.jobs (row, place, id, task, queue, rank, age, state, created_ms, due_ms, expires_ms, unique_key,
+                               unique_until, period_until_ms, call)
+    SELECT number, number, id, task, queue, rank + coalesce(age, 0), coalesce(age, 0),
+           CASE WHEN due_ms > now_ms THEN 'scheduled' ELSE 'ready' END, now_ms, CASE WHEN due_ms > now_ms THEN due_ms END,
+           least(expires_ms, now_ms + expires_in_ms), unique_key, unique_until, now_ms + nullif(period_ms, 0), call
+    FROM (
+        SELECT nextval('windlass.numbers') AS number, now_ms, greatest(run_after_ms, now_ms + run_in_ms) AS due_ms, given.*
+        FROM clock CROSS JOIN unnest($3::text[], $4::text[], $5::text[], $6::text::integer[], $7::bytea[],
+            $8::text::bigint[], $9::text::bigint[], $10::text::bigint[], $11::text::bigint[], $12::text::integer[],
+            $13::text[], $14::text[], $15::text::bigint[])
+            AS given (id, task, queue, rank, call, run_after_ms, run_in_ms, expires_ms, expires_in_ms, age,
+                      unique_key, unique_until, period_ms)
+    ) AS numbered
+    WHERE $2::text IS NULL OR (SELECT queues FROM windlass.meta WHERE one = 1) = $2::text
+    ON CONFLICT (id) DO NOTHING
+    RETURNING queue, task, state
+), counted AS (
+    INSERT INTO windlass.deltas (kind, name, part, number)
+    SELECT 'jobs', queue, state, count(*) FROM stored GROUP BY queue, state
+    UNION ALL
+    SELECT 'enqueued', split_part(queue, '+', 1), task, count(*) FROM stored GROUP BY split_part(queue, '+', 1), task
 )
-INSERT INTO windlass.jobs (row, place, id, task, queue, rank, state, created_ms, call)
-SELECT number, number, id, task, queue, rank, 'ready', now_ms, call
-FROM (
-    SELECT nextval('windlass.numbers') AS number, given.*
-    FROM unnest($3::text[], $4::text[], $5::text[], $6::text::integer[], $7::bytea[]) AS given (id, task, queue, rank, call)
-) AS numbered CROSS JOIN clock
-WHERE (SELECT queues FROM windlass.meta WHERE one = 1) = $2::text
-ON CONFLICT (id) DO NOTHING
+SELECT queues FROM windlass.meta WHERE one = 1
 
 -- name: drop_repeated
--- Remove jobs that this transaction has just stored although they succeeded before.
-DELETE FROM windlass.jobs
-WHERE id = ANY(ARRAY(SELECT id FROM windlass.ended WHERE id = ANY($1::text[]))) AND xmin = pg_current_xact_id()::xid
-
--- name: count_put
--- Count the jobs that this transaction has just stored.
-WITH stored AS (
-    SELECT queue, task FROM windlass.jobs WHERE id = ANY($1::text[]) AND xmin = pg_current_xact_id()::xid
+-- Remove jobs that this transaction has just stored although they succeeded before: the statement that stored them may
+-- not have seen that.
+WITH dropped AS (
+    DELETE FROM windlass.jobs WHERE id = ANY(ARRAY(SELECT id FROM windlass.ended WHERE id = ANY($1::text[])))
+    RETURNING queue, task, state
 )
 INSERT INTO windlass.deltas (kind, name, part, number)
-SELECT 'jobs', queue, 'ready', count(*) FROM stored GROUP BY queue
+SELECT 'jobs', queue, state, -count(*) FROM dropped GROUP BY queue, state
 UNION ALL
-SELECT 'enqueued', split_part(queue, '+', 1), task, count(*) FROM stored GROUP BY split_part(queue, '+', 1), task
+SELECT 'enqueued', split_part(queue, '+', 1), task, -count(*) FROM dropped GROUP BY split_part(queue, '+', 1), task
 
 -- name: look_now
 -- What `look` returns, at the time of the server; and how many dead rows the table of jobs has, by its statistics.
@@ -46,7 +60,7 @@ FROM (
 -- Lease the next jobs of one line, if nothing is due, no session is silent, workers have called lately, the settings
 -- of queues are still these, and the session, which must be locked, is known and alive, and the nonce new; perhaps also
 -- if no other line has jobs. Takes none if one of the next jobs has expired. Jobs of one rank before a place are passed
--- over, to skip dead rows. The last column is how many jobs were looked at.
+-- over, to skip dead rows. The last columns are how many jobs were looked at, and how many lines have jobs.
 WITH clock AS MATERIALIZED (
     SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
                 ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END AS now_ms
@@ -99,7 +113,89 @@ WITH clock AS MATERIALIZED (
     SELECT 'jobs', $5, unnest(ARRAY['ready', 'running']), unnest(ARRAY[-number, number])
     FROM (SELECT count(*) AS number FROM taken) AS numbers WHERE number > 0
 )
-SELECT taken.*, (SELECT count(*) FROM next) FROM taken
+SELECT taken.*, (SELECT count(*) FROM next), 1 FROM taken
+
+-- name: claim_lines
+-- The same for several lines: these in turn, or if there are none, every line without labels whose queue is
+-- not paused, in the order of rank and place. First only looks how many of the next jobs each line has, then takes that
+-- number from each. So other claims at the same time leave the order as it is, but for the jobs that they take. If a line
+-- has fewer by then, up to ten lines that have none of the next jobs fill up. The last columns are how many jobs were looked
+-- at, and how many lines have jobs.
+WITH RECURSIVE clock AS MATERIALIZED (
+    SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
+                ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END AS now_ms
+), may AS MATERIALIZED (
+    SELECT now_ms FROM clock CROSS JOIN windlass.meta
+    WHERE one = 1 AND queues = $2::text AND now_ms - last_seen_ms BETWEEN 0 AND $9::bigint
+          AND EXISTS (SELECT 1 FROM windlass.sessions WHERE session = $3 AND gone + 0 = 0 AND last_nonce < $4)
+          AND coalesce((SELECT due_ms FROM windlass.jobs WHERE due_ms IS NOT NULL ORDER BY due_ms, row LIMIT 1) > now_ms, true)
+          AND coalesce((SELECT expires_ms FROM windlass.sessions WHERE gone = 0 ORDER BY expires_ms LIMIT 1) > now_ms, true)
+          AND NOT EXISTS (SELECT 1 FROM windlass.sessions WHERE gone = 1)
+), walked (line) AS (
+    SELECT (SELECT queue FROM windlass.jobs WHERE state = 'ready' AND hold IS NULL AND queue > '' ORDER BY queue LIMIT 1)
+    FROM may WHERE cardinality($5::text[]) = 0
+    UNION ALL
+    SELECT (SELECT queue FROM windlass.jobs
+            WHERE state = 'ready' AND hold IS NULL AND queue > walked.line ORDER BY queue LIMIT 1)
+    FROM walked WHERE walked.line IS NOT NULL
+), heads AS MATERIALIZED (
+    SELECT line, rank, place, row_number() OVER (ORDER BY rank, place) AS nth
+    FROM walked CROSS JOIN LATERAL (
+        SELECT rank, place FROM windlass.jobs
+        WHERE state = 'ready' AND hold IS NULL AND queue = walked.line AND suspect = 0 ORDER BY rank, place LIMIT 1
+    ) AS head
+    WHERE strpos(line, '+') = 0 AND line <> ALL($10::text[])
+    ORDER BY rank, place LIMIT $6::bigint + 10
+), fronts AS (
+    SELECT line, row_number() OVER (ORDER BY front.rank, front.place) AS nth
+    FROM heads CROSS JOIN LATERAL (
+        SELECT rank, place FROM windlass.jobs
+        WHERE state = 'ready' AND hold IS NULL AND queue = heads.line AND suspect = 0
+              AND (rank, place) <= (coalesce((SELECT rank FROM heads WHERE nth = $6::bigint), 2147483647),
+                                    coalesce((SELECT place FROM heads WHERE nth = $6::bigint), 9223372036854775807))
+        ORDER BY rank, place LIMIT $6::bigint - heads.nth + 1
+    ) AS front
+    WHERE heads.nth <= $6::bigint
+    UNION ALL
+    SELECT line, nth + 1000000 FROM heads WHERE nth > $6::bigint
+), chosen AS MATERIALIZED (
+    SELECT line, $6::bigint AS most, tier FROM may CROSS JOIN unnest($5::text[]) WITH ORDINALITY AS given (line, tier)
+    UNION ALL
+    SELECT line, CASE WHEN most = 0 THEN $6::bigint ELSE most END, 0 FROM (
+        SELECT line, count(*) FILTER (WHERE nth <= $6::bigint) AS most, min(nth) AS first FROM fronts GROUP BY line
+        ORDER BY min(nth)
+    ) AS counted
+), next AS MATERIALIZED (
+    SELECT found.row, tier, found.rank, found.place, found.expires_ms, octet_length(found.call) AS size
+    FROM chosen CROSS JOIN LATERAL (
+        SELECT * FROM windlass.jobs
+        WHERE state = 'ready' AND hold IS NULL AND queue = chosen.line AND suspect = 0
+        ORDER BY rank, place LIMIT chosen.most FOR UPDATE SKIP LOCKED
+    ) AS found
+    LIMIT $6::bigint
+), fitting AS MATERIALIZED (
+    SELECT row FROM (
+        SELECT row, sum(size) OVER in_order AS total, row_number() OVER in_order AS number
+        FROM next WINDOW in_order AS (ORDER BY tier, rank, place)
+    ) AS sized
+    WHERE (total <= $7::bigint OR number = 1)
+          AND NOT EXISTS (SELECT 1 FROM next CROSS JOIN clock WHERE expires_ms <= now_ms)
+), taken AS (
+    UPDATE windlass.jobs
+    SET state = 'running', session = $3, token = $4, started_ms = now_ms,
+        attempt = attempt + 1, starts = starts + 1, progress = NULL, held_because = NULL
+    FROM fitting CROSS JOIN clock WHERE jobs.row = ANY(ARRAY[fitting.row])
+    RETURNING rank, place, jobs.row, id, queue, task, attempt, starts, crashes, losses, interruptions, snoozes, strays,
+              created_ms, suspect, age - rank, call, coalesce(ready_ms, created_ms) - started_ms
+), noted AS (
+    UPDATE windlass.sessions SET expires_ms = now_ms + $8::bigint, last_nonce = $4
+    FROM clock WHERE session = $3 AND EXISTS (SELECT 1 FROM taken)
+), counted AS (
+    INSERT INTO windlass.deltas (kind, name, part, number)
+    SELECT 'jobs', queue, unnest(ARRAY['ready', 'running']), unnest(ARRAY[-number, number])
+    FROM (SELECT queue, count(*) AS number FROM taken GROUP BY queue) AS numbers
+)
+SELECT taken.*, (SELECT count(*) FROM next), (SELECT count(line) FROM walked) FROM taken
 
 -- name: note_seen
 -- Store a sign of life of a worker if the last one is older than some time; do not wait for others that do.

@@ -62,14 +62,34 @@ FROM windlass.ended WHERE id = $1 ORDER BY finished_ms DESC LIMIT 1
 -- Keep the job that a unique key leads to from changing.
 SELECT 1 FROM windlass.jobs WHERE id = (SELECT id FROM windlass.unique_keys WHERE task = $1 AND key = $2) FOR UPDATE
 
+-- name: lock_holders
+-- The same for the jobs of several keys: arrays of tasks and keys.
+SELECT 1 FROM windlass.jobs WHERE id = ANY(ARRAY(
+    SELECT id FROM unnest($1::text[], $2::text[]) AS given (task, key) CROSS JOIN LATERAL (
+        SELECT id FROM windlass.unique_keys WHERE task = given.task AND key = given.key LIMIT 1
+    ) AS known
+)) ORDER BY row + 0 FOR UPDATE
+
 -- name: lock_waiting_holder
 -- The same for a job that does not run: the end of a running job must not wait for this transaction.
 SELECT 1 FROM windlass.jobs
 WHERE id = (SELECT id FROM windlass.unique_keys WHERE task = $1::text AND key = $2::text) AND state <> 'running' FOR UPDATE
 
+-- name: lock_waiting_holders
+-- The same for the jobs of several keys.
+SELECT 1 FROM windlass.jobs WHERE state <> 'running' AND id = ANY(ARRAY(
+    SELECT id FROM unnest($1::text[], $2::text[]) AS given (task, key) CROSS JOIN LATERAL (
+        SELECT id FROM windlass.unique_keys WHERE task = given.task AND key = given.key LIMIT 1
+    ) AS known
+)) ORDER BY row + 0 FOR UPDATE
+
 -- name: lock_name
 -- Wait until no other transaction has locked this number.
 SELECT pg_advisory_xact_lock($1::bigint)
+
+-- name: lock_names
+-- The same for several numbers, in their order.
+SELECT count(pg_advisory_xact_lock(number)) FROM unnest($1::text::bigint[]) AS given (number)
 
 -- name: lock_queues
 -- Keep other transactions from changing the settings of queues, and read them.

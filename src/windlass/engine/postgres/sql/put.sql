@@ -21,6 +21,20 @@ RETURNING row
 -- The job that an idempotency key belongs to, while the key is remembered.
 SELECT id, fingerprint FROM windlass.idempotency WHERE task = $1 AND key = $2 AND expires_ms + 0 > $3
 
+-- name: find_keys
+-- The same for arrays of tasks and keys, also of keys that have expired.
+SELECT found.*
+FROM unnest($1::text[], $2::text[]) AS given (task, key) CROSS JOIN LATERAL (
+    SELECT task, key, id, fingerprint, expires_ms FROM windlass.idempotency
+    WHERE task = given.task AND key = given.key LIMIT 1
+) AS found
+
+-- name: find_known
+-- Those of these ids that are stored.
+SELECT id FROM unnest($1::text[]) AS given (id)
+WHERE EXISTS (SELECT 1 FROM windlass.jobs WHERE jobs.id = ANY(ARRAY[given.id]))
+   OR EXISTS (SELECT 1 FROM windlass.ended WHERE ended.id = ANY(ARRAY[given.id]))
+
 -- name: insert_jobs
 -- Store new jobs, ready or scheduled, in the order of the arrays; return those that were not known.
 INSERT INTO windlass.jobs (row, place, id, task, queue, rank, state, created_ms, due_ms, expires_ms, call)
@@ -36,5 +50,13 @@ RETURNING row, id
 -- name: keep_key
 -- Remember an idempotency key; an expired entry is overwritten.
 INSERT INTO windlass.idempotency (task, key, id, fingerprint, expires_ms) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (task, key) DO UPDATE
+SET id = excluded.id, fingerprint = excluded.fingerprint, expires_ms = excluded.expires_ms
+
+-- name: keep_keys
+-- The same for arrays of tasks, keys, ids and fingerprints. No key comes twice.
+INSERT INTO windlass.idempotency (task, key, id, fingerprint, expires_ms)
+SELECT task, key, id, fingerprint, $5::bigint
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS given (task, key, id, fingerprint)
 ON CONFLICT (task, key) DO UPDATE
 SET id = excluded.id, fingerprint = excluded.fingerprint, expires_ms = excluded.expires_ms

@@ -5,14 +5,14 @@
 SELECT queue, count(*) FROM windlass.ended_0 GROUP BY queue
 
 -- name: forget_failures_of_slot
--- Remove the histories of the jobs of a partition.
-DELETE FROM windlass.failures USING windlass.ended_0 WHERE failures.job = ended_0.row
+-- Remove the histories of the expired jobs of a partition.
+DELETE FROM windlass.failures USING windlass.ended_0 WHERE failures.job = ended_0.row AND ended_0.keep_until_ms <= $1::bigint
 
 -- name: forget_keys_of_slot
--- Forget the unique keys of the jobs of a partition.
+-- Forget the unique keys of the expired jobs of a partition.
 DELETE FROM windlass.unique_keys USING windlass.ended_0
-WHERE ended_0.unique_key IS NOT NULL AND unique_keys.id = ended_0.id AND unique_keys.task = ended_0.task
-      AND unique_keys.key = ended_0.unique_key
+WHERE ended_0.keep_until_ms <= $1::bigint AND ended_0.unique_key IS NOT NULL AND unique_keys.id = ended_0.id
+      AND unique_keys.task = ended_0.task AND unique_keys.key = ended_0.unique_key
 
 -- name: list_slots
 -- The partitions of the ring: their sizes, and whether they have records that have not expired.

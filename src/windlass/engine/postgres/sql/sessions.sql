@@ -16,12 +16,15 @@ ON CONFLICT (session) DO UPDATE SET expires_ms = excluded.expires_ms, gone = exc
 SELECT gone, last_nonce FROM windlass.sessions WHERE session = $1
 
 -- name: introduce_session
--- Store the info of a session; a new session lives from now on, until an instant.
-WITH described AS (
-    INSERT INTO windlass.introductions (session, info) VALUES ($1, $3)
-    ON CONFLICT (session) DO UPDATE SET info = excluded.info
+-- Store the info of a session; a new session lives from now on, until an instant. Another transaction may have declared
+-- it dead a moment ago.
+WITH living AS (
+    INSERT INTO windlass.sessions (session, expires_ms) VALUES ($1, $2)
+    ON CONFLICT (session) DO UPDATE SET gone = sessions.gone
+    RETURNING session, gone
 )
-INSERT INTO windlass.sessions (session, expires_ms) VALUES ($1, $2) ON CONFLICT (session) DO NOTHING
+INSERT INTO windlass.introductions (session, info) SELECT session, $3 FROM living WHERE gone = 0
+ON CONFLICT (session) DO UPDATE SET info = excluded.info
 
 -- name: keep_session
 -- Extend a lease until an instant; a session that was declared dead stays dead.

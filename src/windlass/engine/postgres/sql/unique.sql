@@ -16,11 +16,34 @@ FROM windlass.unique_keys AS known CROSS JOIN LATERAL (
 ) AS found
 WHERE known.task = $1 AND known.key = $2
 
+-- name: find_holders
+-- The same for arrays of tasks and keys; each row begins with its task and key.
+SELECT known.task, known.key, found.*
+FROM unnest($1::text[], $2::text[]) AS given (task, key) CROSS JOIN LATERAL (
+    SELECT task, key, id FROM windlass.unique_keys WHERE task = given.task AND key = given.key LIMIT 1
+) AS known CROSS JOIN LATERAL (
+    SELECT id, state, unique_until, coalesce(period_until_ms, 0), expires_ms
+    FROM windlass.jobs WHERE jobs.id = ANY(ARRAY[known.id]) AND unique_key || '' = known.key
+    UNION ALL
+    SELECT id, 'succeeded', unique_until, coalesce(period_until_ms, 0), expires_ms
+    FROM windlass.ended WHERE ended.id = ANY(ARRAY[known.id]) AND unique_key || '' = known.key
+) AS found
+
 -- name: find_replaced
 -- The job that took over the call of this put; a later put may have replaced that call since.
 SELECT id FROM windlass.jobs WHERE replaced_by = $1
 UNION ALL
 SELECT job FROM windlass.replaced_puts WHERE id = $1 AND expires_ms + 0 > $2
+
+-- name: find_replaced_puts
+-- The same for an array of puts, also of those that were remembered long enough. Each row begins with its put. If there
+-- are two rows for a put, the first one counts.
+SELECT given.id, found.job, found.expires_ms
+FROM unnest($1::text[]) AS given (id) CROSS JOIN LATERAL (
+    SELECT id AS job, NULL::bigint AS expires_ms FROM windlass.jobs WHERE replaced_by = ANY(ARRAY[given.id])
+    UNION ALL
+    SELECT job, expires_ms FROM windlass.replaced_puts WHERE replaced_puts.id = ANY(ARRAY[given.id])
+) AS found
 
 -- name: forget_unique_key
 -- Forget the unique key of a removed job, unless the key points to another job by now.
@@ -36,6 +59,12 @@ ON CONFLICT (id) DO UPDATE SET job = excluded.job, expires_ms = excluded.expires
 -- name: keep_unique_key
 -- Point a unique key to this job.
 INSERT INTO windlass.unique_keys (task, key, id) VALUES ($1, $2, $3)
+ON CONFLICT (task, key) DO UPDATE SET id = excluded.id
+
+-- name: keep_unique_keys
+-- The same for arrays of tasks, keys and ids. No key comes twice.
+INSERT INTO windlass.unique_keys (task, key, id)
+SELECT task, key, id FROM unnest($1::text[], $2::text[], $3::text[]) AS given (task, key, id)
 ON CONFLICT (task, key) DO UPDATE SET id = excluded.id
 
 -- name: read_unique_key

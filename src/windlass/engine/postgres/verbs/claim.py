@@ -26,6 +26,8 @@ from windlass.engine.sql.wakeup import Found, ReadyLine
 
 #: A text that sorts after every name of a line.
 _BEHIND_ALL: Final = "\U0010ffff"
+#: When to look again at what is due, while another transaction keeps it locked.
+LOCKED_MS: Final = 50
 #: With a filter of tasks, read this many jobs of a line first, and twice as many each time.
 _CHUNK: Final = 32
 
@@ -194,23 +196,35 @@ def promote_and_reap(tx: Transaction) -> int | None:
     """Promote due jobs and take back lost jobs, in a bounded number; return the time until the next
     due job."""
     tx.notice()
+    is_stuck = not _advance(tx)
+    return _later_if(is_stuck, preview(tx).next_in_ms)
+
+
+def _advance(tx: Transaction) -> bool:
+    """Promote due jobs and take back lost jobs; return whether there were any that no other
+    transaction has locked."""
+    before = tx.made_ready.copy(), tx.counts.copy(), tx.totals.copy()
     promote(tx)
     reap(tx)
-    return preview(tx).next_in_ms
+    return before != (tx.made_ready, tx.counts, tx.totals)
+
+
+def _later_if(is_stuck: bool, next_in_ms: int | None) -> int | None:
+    """Do not look again at once at what is locked, perhaps for long: a transaction of a caller
+    locks the job that holds a unique key."""
+    return LOCKED_MS if is_stuck and next_in_ms == 0 else next_in_ms
 
 
 def _claim_new(
     tx: Transaction, session: str, nonce: str, plan: Plan, limit: int, *, is_due: bool
 ) -> Batch:
     tx.notice()
-    if is_due:
-        promote(tx)
-        reap(tx)
-        if tx.first("lock_session", session):
-            return Batch(gone=True)
+    is_stuck = is_due and not _advance(tx)
+    if is_due and tx.first("lock_session", session):
+        return Batch(gone=True)
     taken, is_cut_short = _lease(tx, session, nonce, plan, limit)
     batch = preview(tx).idle_batch(plan)
-    next_in_ms = 0 if is_cut_short else batch.next_in_ms
+    next_in_ms = 0 if is_cut_short else _later_if(is_stuck, batch.next_in_ms)
     held = _in_order(tx, nonce, plan, taken)
     return msgspec.structs.replace(batch, claims=held, next_in_ms=next_in_ms)
 

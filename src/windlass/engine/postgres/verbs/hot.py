@@ -1,4 +1,5 @@
-"""The hot paths in one round trip: a put of plain jobs, and a turn of a worker with one line.
+"""The hot paths in one round trip: a put of plain jobs, and a turn of a worker that serves one
+queue, several queues in strict order, or every queue.
 
 The statements of a path are sent together, with the commit. They check by themselves that nothing
 unusual is to be done: no due job, no silent session, no settings that this process has not seen. If
@@ -8,7 +9,6 @@ there is, they take nothing, and the caller goes the long way.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple, cast
 
@@ -26,14 +26,15 @@ from windlass.engine.contract import (
     Plan,
     Succeeded,
     batches,
+    check_times,
 )
 from windlass.engine.postgres.statements import PostgresStatements, pack_numbers
 from windlass.engine.postgres.transaction import SEEN_MS
 from windlass.engine.postgres.verbs.claim import Look, to_claims
+from windlass.engine.postgres.verbs.put import Rows, shapes_jobs, values_of
 from windlass.engine.postgres.verbs.ring import RING_MS, SLOT_MS, SLOTS
 from windlass.engine.sql.statements import Row
 from windlass.engine.sql.transaction import end_mark, unpack_paused, unpack_settings
-from windlass.engine.sql.wakeup import ReadyLine, ReadyTask
 
 #: From this number of dead rows on, claims skip those at the begin of a line.
 MANY_DEAD: Final = 20_000
@@ -44,30 +45,22 @@ _MOST_HEADS: Final = 1_000
 
 
 def is_plain(jobs: Sequence[NewJob], queues: str) -> bool:
-    """Whether jobs have neither keys nor times, in queues without settings."""
+    """Whether jobs have no keys, and are in queues without settings that bear on new jobs."""
+    if any(job.idempotency_key is not None or job.unique is not None for job in jobs):
+        return False
     settings = unpack_settings(queues)
+    lines = {job.queue for job in jobs} if settings else ()
+    return not any(shapes_jobs(settings.get(queue_of(line), USUAL)) for line in lines)
+
+
+def put(db: PostgresStatements, clock: str, queues: str, jobs: Sequence[NewJob]) -> Rows:
+    """Store plain jobs if the settings of queues are still these; the rows are the settings."""
     for job in jobs:
-        if job.idempotency_key is not None or job.unique is not None or job.has_times:
-            return False
-        if settings and queue_of(job.queue) in settings:
-            return False
-    return True
-
-
-def put(db: PostgresStatements, clock: str, queues: str, jobs: Sequence[NewJob]) -> None:
-    ids = [job.id for job in jobs]
-    db.run(
-        "put_plain",
-        clock,
-        queues,
-        ids,
-        [job.task for job in jobs],
-        [job.queue for job in jobs],
-        pack_numbers(-job.priority for job in jobs),
-        [job.payload for job in jobs],
-    )
-    db.run("drop_repeated", ids)
-    db.run("count_put", ids)
+        if job.has_times:
+            check_times(job)
+    settings = db.later("put_jobs", clock, queues, *values_of(jobs))
+    db.run("drop_repeated", [job.id for job in jobs])
+    return settings
 
 
 class Seen(NamedTuple):
@@ -75,6 +68,7 @@ class Seen(NamedTuple):
 
     queues: str = ""  # the settings of queues
     line: str = ""  # the only line with ready jobs, if there was only one
+    is_idle: bool = False  # the last claim has found nothing
 
 
 def can_succeed(outcomes: Sequence[Outcome]) -> bool:
@@ -86,17 +80,19 @@ def can_succeed(outcomes: Sequence[Outcome]) -> bool:
     return len(list(batches(outcomes, lambda outcome: outcome.size))) <= 1
 
 
-def line_for(plan: Plan, seen: Seen) -> str | None:
-    """The line from which a plan claims, if there is only one."""
-    if plan.labels or plan.tasks or plan.suspects or len(plan.queues) > 1:
+def lines_for(plan: Plan, seen: Seen) -> tuple[str, ...] | None:
+    """The lines from which a plan claims in turn; none at all stands for every line.
+    None if the plan, or the settings of queues, need the long way."""
+    if plan.labels or plan.tasks or plan.suspects or plan.shares or unpack_paused(seen.queues):
         return None
-    line = plan.queues[0] if plan.queues else seen.line
-    if not line or not plan.serves(line):
-        return None
-    own = unpack_settings(seen.queues).get(queue_of(line), USUAL)
-    if own.paused or own.cohort != USUAL.cohort or unpack_paused(seen.queues):
-        return None
-    return line
+    settings = unpack_settings(seen.queues)
+    if plan.queues:
+        open_ones = [one for one in plan.queues if not settings.get(one, USUAL).paused]
+        return tuple(dict.fromkeys(open_ones)) or None
+    if any(own.cohort != USUAL.cohort for own in settings.values()):
+        return None  # ages change the order among queues
+    is_open = seen.line and not settings.get(seen.line, USUAL).paused
+    return (seen.line,) if is_open else ()
 
 
 def start_successes(
@@ -128,8 +124,15 @@ class Asked(NamedTuple):
     plan: Plan
     limit: int
     lease_ms: int
-    line: str
+    queues: str  # the settings of queues
+    lines: tuple[str, ...]  # as `lines_for` returns them
     begin: Begin
+    is_idle: bool  # first look whether there are jobs at all, without a lock
+
+    @property
+    def line(self) -> str:
+        """The line, if there is only one."""
+        return self.lines[0] if len(self.lines) == 1 else ""
 
 
 class Begin(NamedTuple):
@@ -164,14 +167,15 @@ class Heads:
 
     def note(self, asked: Asked, leased: Leased) -> None:
         """Remember where a line begins, after a claim that has read the whole line."""
-        if asked.begin != Begin():
+        line = asked.line or leased.line
+        if not line or asked.begin != Begin():
             return
         if leased.first is None or leased.dead_rows < MANY_DEAD:
-            self._heads.pop(asked.line, None)
+            self._heads.pop(line, None)
             return
-        if asked.line not in self._heads and len(self._heads) >= _MOST_HEADS:
+        if line not in self._heads and len(self._heads) >= _MOST_HEADS:
             self._heads.clear()
-        self._heads[asked.line] = Head(leased.first, time.monotonic() + REREAD_S)
+        self._heads[line] = Head(leased.first, time.monotonic() + REREAD_S)
 
 
 class Leased(NamedTuple):
@@ -183,6 +187,7 @@ class Leased(NamedTuple):
     look: Look
     dead_rows: int
     first: Begin | None  # the first job that was taken
+    line: str  # the line of all ready jobs, if the claim saw only one
     now_ms: int
 
 
@@ -192,53 +197,47 @@ class StartedTurn(NamedTuple):
     ended: psycopg.Cursor[Row] | None
     claimed: psycopg.Cursor[Row]
     looked: psycopg.Cursor[Row]
-    nonce: str
+    asked: Asked
 
     def read(self) -> Leased:
         rows = self.claimed.fetchall()
         ((*look, dead_rows, now_ms),) = self.looked.fetchall()
-        taken = sorted(row[:-1] for row in rows)
+        taken = sorted((row[:-2] for row in rows), key=self._standing)
         return Leased(
             ended=[] if self.ended is None else self.ended.fetchall(),
-            claims=to_claims(self.nonce, taken),
-            is_cut_short=bool(rows) and rows[0][-1] > len(rows),
+            claims=to_claims(self.asked.nonce, taken),
+            is_cut_short=bool(rows) and rows[0][-2] > len(rows),
             look=Look(*look),
             dead_rows=dead_rows,
             first=Begin(*taken[0][:2]) if taken else None,
+            line=rows[0][4] if rows and rows[0][-1] == 1 else "",
             now_ms=now_ms,
         )
 
+    def _standing(self, row: Row) -> tuple[int, int, int]:
+        """The order of a job among the claimed ones: by queue first if the plan names any."""
+        rank, place, _, _, line, *_ = row
+        queues = self.asked.plan.queues
+        return queues.index(line) if queues else 0, rank, place
+
 
 def start_turn(
-    db: PostgresStatements, clock: str, seen: Seen, outcomes: Sequence[Outcome], asked: Asked
+    db: PostgresStatements, clock: str, outcomes: Sequence[Outcome], asked: Asked
 ) -> StartedTurn:
-    """End claims with success and claim jobs of one line."""
+    """End claims with success and claim jobs."""
     db.run("lock_session", asked.session)  # first, as a transaction that takes its jobs back does
     ended = start_successes(db, clock, outcomes) if outcomes else None
-    claimed = db.start(
-        "claim_line",
-        clock,
-        seen.queues,
-        asked.session,
-        asked.nonce,
-        asked.line,
-        asked.limit,
-        asked.plan.most_bytes,
-        asked.lease_ms,
-        asked.lease_ms // 2,
-        not asked.plan.queues,
-        *asked.begin,
-    )
+    claimed = _start_claim(db, clock, asked)
     looked = db.start("look_now", clock)
     db.run("note_seen", clock, SEEN_MS)
-    return StartedTurn(ended, claimed, looked, asked.nonce)
+    return StartedTurn(ended, claimed, looked, asked)
 
 
-def news_of(jobs: Sequence[NewJob]) -> tuple[dict[ReadyLine, int], list[ReadyTask]]:
-    """The news of new jobs for idle workers."""
-    ready: dict[ReadyLine, int] = {}
-    tasks: list[ReadyTask] = []
-    for (line, task), number in Counter([(job.queue, job.task) for job in jobs]).items():
-        ready[ReadyLine(line)] = ready.get(ReadyLine(line), 0) + number
-        tasks.append((line, False, task, number))
-    return ready, tasks
+def _start_claim(db: PostgresStatements, clock: str, asked: Asked) -> psycopg.Cursor[Row]:
+    first = (clock, asked.queues, asked.session, asked.nonce)
+    then = (asked.limit, asked.plan.most_bytes, asked.lease_ms, asked.lease_ms // 2)
+    if asked.line:
+        last = (not asked.plan.queues, *asked.begin)
+        return db.start("claim_line", *first, asked.line, *then, *last)
+    paused = [queue for queue, own in unpack_settings(asked.queues).items() if own.paused]
+    return db.start("claim_lines", *first, list(asked.lines), *then, paused)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from windlass.engine.contract import BITE
 from windlass.engine.postgres.statements import pack_numbers
-from windlass.engine.postgres.transaction import Transaction
+from windlass.engine.postgres.transaction import Transaction, lock_number
 
 #: The length of a span.
 SLOT_MS: Final = 30 * 60 * 1000
@@ -44,6 +44,8 @@ def list_slots(tx: Transaction) -> list[Slot]:
 def purge(tx: Transaction, slots: Sequence[Slot]) -> int:
     """Remove a bounded number of expired records, but not from large partitions, unless they were
     left behind there; return their number."""
+    if not _may_remove(tx):
+        return 0
     spared = pack_numbers(slot.number for slot in slots if slot.is_large)
     gone = tx.rows("purge_ended", tx.now_ms, BITE, spared, tx.now_ms - RING_MS)
     for line, number in gone:
@@ -54,10 +56,13 @@ def purge(tx: Transaction, slots: Sequence[Slot]) -> int:
 def empty(tx: Transaction, slot: Slot) -> int:
     """Empty a partition whose records have all expired; return their number. Fails if other
     transactions use the table for longer than a moment."""
+    if not _may_remove(tx):
+        return 0
     tx.run("prepare_emptying")
     found = tx.rows_of_slot("count_slot", slot.number)
-    tx.rows_of_slot("forget_keys_of_slot", slot.number)
-    tx.rows_of_slot("forget_failures_of_slot", slot.number)
+    # A job may end in this partition until it is locked: only what has expired is forgotten.
+    tx.rows_of_slot("forget_keys_of_slot", slot.number, tx.now_ms)
+    tx.rows_of_slot("forget_failures_of_slot", slot.number, tx.now_ms)
     tx.rows_of_slot("lock_slot", slot.number)
     if tx.rows_of_slot("slot_has_records", slot.number, tx.now_ms):
         return 0
@@ -65,3 +70,9 @@ def empty(tx: Transaction, slot: Slot) -> int:
     for line, number in found:
         tx.counts[line, "succeeded"] -= number
     return sum(number for _, number in found)
+
+
+def _may_remove(tx: Transaction) -> bool:
+    """Keep other transactions from removing records, which two would count; return whether that
+    was possible without waiting."""
+    return bool(tx.first("try_upkeep", lock_number(tx.schema, "ring")))

@@ -65,12 +65,14 @@ def read(db: Statements, ids: Sequence[str], now_ms: int) -> list[JobCopy | None
 
 
 def put(tx: SqlTransaction, copies: Sequence[JobCopy]) -> list[CopyCode]:
-    return [_put(tx, copy) for copy in copies]
+    ids = tx.array([copy.record.id for copy in copies])
+    known = {job_id for job_id, *_ in tx.rows("read_copies", ids)}
+    return [_put(tx, copy, known) for copy in copies]
 
 
-def _put(tx: SqlTransaction, copy: JobCopy) -> CopyCode:
+def _put(tx: SqlTransaction, copy: JobCopy, known: set[str]) -> CopyCode:
     record = copy.record
-    if tx.knows(record.id):
+    if record.id in known:
         return CopyCode.KNOWN
     if record.unique_key is not None and copy.holds_key(tx.now_ms):
         tx.lock_key(record.task, record.unique_key)
@@ -81,6 +83,7 @@ def _put(tx: SqlTransaction, copy: JobCopy) -> CopyCode:
     for failure in _failures_of(number, record):
         tx.run("insert_failure", *failure)
     _note_stored(tx, record)
+    known.add(record.id)
     return CopyCode.STORED
 
 

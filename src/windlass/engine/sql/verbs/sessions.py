@@ -88,23 +88,28 @@ def close(tx: SqlTransaction, session: str, suspects: Sequence[str], cause: str)
     """End a session: charge a single suspect, or mark several to run alone."""
     event = Event.CRASH if len(set(suspects)) == 1 else Event.SUSPECT
     blamed = released = 0
-    for job in tx.load("load_held", session, -1):
+    for job in _end(tx, session):
         if job.id in suspects:
             tx.move(job, event, error=cause.encode(), suspected=True)
             blamed += 1
         else:
             tx.move(job, Event.RELEASE)  # counted: the job may end unreported again and again
             released += 1
-    tx.run("end_session", session, tx.now_ms + GONE_SESSION_MS, EMPTY)
     if event is Event.CRASH:
         return Closed(crashed=blamed, released=released)
     return Closed(suspected=blamed, released=released)
 
 
 def lose(tx: SqlTransaction, session: str, cause: str) -> int:
-    jobs = tx.load("load_held", session, -1)
+    tx.totals["sessions_lost"] += len(tx.rows("read_infos", tx.array([session])))
+    jobs = _end(tx, session)
     for job in jobs:
         tx.move(job, Event.LOSE, error=cause.encode())
-    tx.totals["sessions_lost"] += len(tx.rows("read_infos", tx.array([session])))
-    tx.run("end_session", session, tx.now_ms + GONE_SESSION_MS, EMPTY)
     return len(jobs)
+
+
+def _end(tx: SqlTransaction, session: str) -> list[JobRow]:
+    """Declare a session dead, and load the jobs that it held. In this order: the last claim of a
+    killed process may be about to commit, and no other transaction would take its jobs back."""
+    tx.run("end_session", session, tx.now_ms + GONE_SESSION_MS, EMPTY)
+    return tx.load("load_held", session, -1)

@@ -36,11 +36,29 @@ class Holder(NamedTuple):
     def is_queued(self) -> bool:
         return State(self.state) in QUEUED
 
+    def is_over(self, now_ms: int) -> bool:
+        """Whether the holder waits and has expired, so that it must be cancelled first."""
+        return self.is_queued and self.expires_ms is not None and self.expires_ms <= now_ms
+
+    def answer(self, on_conflict: OnConflict) -> Placed | None:
+        """The reply for a job whose key is held; None if the holder takes over its call."""
+        if on_conflict is OnConflict.RETURN:
+            return Placed(self.id, PutCode.EXISTING)
+        if on_conflict is OnConflict.RAISE or not self.is_queued:
+            return Placed(self.id, PutCode.DUPLICATE)
+        return None
+
+
+def find_latest(db: Statements, task: str, key: str) -> Holder | None:
+    """Find the latest job under a key, whether it holds the key or not."""
+    found = db.one("find_holder", task, key)
+    return None if found is None else Holder(*found)
+
 
 def find(db: Statements, task: str, key: str, now_ms: int) -> Holder | None:
     """Find the holder of a key."""
-    found = [Holder(*row) for row in db.rows("find_holder", task, key)]
-    return found[0] if found and found[0].holds(now_ms) else None
+    holder = find_latest(db, task, key)
+    return holder if holder is not None and holder.holds(now_ms) else None
 
 
 def find_id(db: Statements, task: str, key: str, now_ms: int) -> str | None:
@@ -61,10 +79,9 @@ def meet(tx: SqlTransaction, job: NewJob) -> Placed | None:
     holder = _find_fresh(tx, job.task, unique.key)
     if holder is None:
         return None
-    if unique.on_conflict is OnConflict.RETURN:
-        return Placed(holder.id, PutCode.EXISTING)
-    if unique.on_conflict is OnConflict.RAISE or not holder.is_queued:
-        return Placed(holder.id, PutCode.DUPLICATE)
+    placed = holder.answer(unique.on_conflict)
+    if placed is not None:
+        return placed
     queued = _load(tx, holder)
     if State(queued.state) not in QUEUED:  # claimed since it was found
         return Placed(holder.id, PutCode.DUPLICATE)
@@ -76,9 +93,7 @@ def _find_fresh(tx: SqlTransaction, task: str, key: str) -> Holder | None:
     """Find the holder of a key. First cancel a waiting holder that has expired: the new call would
     otherwise be lost with that job."""
     holder = find(tx, task, key, tx.now_ms)
-    if holder is None or not holder.is_queued:
-        return holder
-    if holder.expires_ms is None or holder.expires_ms > tx.now_ms:
+    if holder is None or not holder.is_over(tx.now_ms):
         return holder
     job = _load(tx, holder)
     if State(job.state) not in QUEUED:  # claimed since it was found

@@ -1,0 +1,103 @@
+"""What a caller is told when a server, a pooler or the driver refuses a connection."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from tests.engine.postgres.databases import Database, with_tables, without_tables
+from tests.pgbouncer import PgBouncer
+from tests.postgres_server import OWNER, private_server
+from windlass.errors import EngineError, EngineUnavailable
+
+
+@pytest.fixture
+def database() -> Iterator[Database]:
+    with with_tables() as database:
+        yield database
+
+
+@contextmanager
+def pooled(database: Database) -> Iterator[PgBouncer]:
+    pooler = PgBouncer(database.server)
+    try:
+        yield pooler
+    finally:
+        database.close()
+        pooler.end()
+
+
+def refusal(database: Database, url: str) -> str:
+    with pytest.raises(EngineError) as refused:
+        database.open_url(url, timeout_ms=300).is_used()
+    return str(refused.value)
+
+
+def test_an_unknown_option(database: Database) -> None:
+    text = refusal(database, database.server.url(database.name, shema="jobs"))
+    assert text.endswith("those of libpq, found shema. Did you mean schema?")
+    text = refusal(database, database.server.url(database.name, colour="red"))
+    assert text.endswith("those of libpq, found colour.")
+
+
+def test_a_url_that_the_driver_cannot_read(database: Database) -> None:
+    text = refusal(database, "postgresql://127.0.0.1/%zz")
+    assert text.startswith("The driver cannot read the url of 127.0.0.1/%zz (invalid percent")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("/test_", "/absent_"), r'refused the connection \(database "absent_\d+" does not'),
+        (("//.*@", "//stranger@"), r'\(role "stranger" does not exist\)\. Create it first'),
+        ((r":\d+/", ":70000/"), r'\(invalid port number: "70000"\)\. Correct the port'),
+        ((r":\d+/", ":x/"), r"invalid integer value .*\. Correct the number in the url"),
+    ],
+)
+def test_a_refused_connection(database: Database, change: tuple[str, str], words: str) -> None:
+    url = re.sub(*change, database.server.url(database.name), count=1)
+    assert re.search(words, refusal(database, url))
+
+
+def test_a_server_without_free_connections() -> None:
+    server = private_server(max_connections="5", superuser_reserved_connections="1")
+    with ExitStack() as stack:
+        stack.callback(server.end)
+        database = stack.enter_context(without_tables(server))
+        others = [stack.enter_context(server.connect(user=OWNER)) for _ in range(4)]
+        text = refusal(database, server.url(database.name))
+        assert len(others) == 4
+    assert "did no work" in text
+    assert "The server has no free connections: raise max_connections" in text
+
+
+def test_a_pooler_that_the_url_does_not_name(database: Database) -> None:
+    with pooled(database) as pooler:
+        url = pooler.url(database.name)
+        first = database.open_url(url)
+        first.stats()
+        with pytest.raises(EngineError, match=r"Add pooler=transaction to the url\.$"):
+            database.open_url(url).stats()
+
+
+def test_a_database_that_a_pooler_does_not_know(database: Database) -> None:
+    with pooled(database) as pooler:
+        text = refusal(database, pooler.url("absent", pooler="transaction"))
+    assert "refused the connection" in text
+    assert "correct the url" in text
+
+
+def test_a_right_that_is_missing(database: Database) -> None:
+    database.execute("REVOKE SELECT ON windlass.meta FROM windlass_worker")
+    engine = database.open()
+    with pytest.raises(EngineError, match="`windlass doctor` prints the GRANT statements"):
+        engine.stats()
+
+
+def test_a_server_that_is_away_has_the_words_of_the_driver(database: Database) -> None:
+    url = "postgresql://127.0.0.1:1/shop"
+    with pytest.raises(EngineUnavailable, match=r"s \(Connection refused\)\. Check that it runs"):
+        database.open_url(url, timeout_ms=300).is_used()
