@@ -73,6 +73,7 @@ SECTIONS: Final = {
         "guides/timeouts",
         "guides/schedules",
         "guides/unique",
+        "guides/once",
         "guides/postgres",
         "guides/transactions",
         "guides/exactly-once",

@@ -1,4 +1,4 @@
-"""The context of a running job: its id, attempt, headers, progress and log.
+"""The context of a running job: its id, attempt, headers, progress, log and completed steps.
 
 Progress and log lines are stored with the job as one report. The worker sends the newest report to
 the engine, at most a few times per second.
@@ -11,10 +11,11 @@ gets the same object as its first argument.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, overload
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, TypeVar, overload
 
 import msgspec
 
@@ -25,9 +26,12 @@ from windlass.errors import NoContext, NoTransaction
 if TYPE_CHECKING:
     import psycopg
 
+    from windlass.steps import StepSource
     from windlass.transaction import JobTransaction, TransactionSource
 
 C = TypeVar("C")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 #: A longer progress message is cut to this many characters.
 MAX_PROGRESS_MESSAGE: Final = 1_000
@@ -67,8 +71,10 @@ class Context:
 
     __slots__ = (
         "_connection",
+        "_make_steps",
         "_report",
         "_sink",
+        "_steps",
         "_transactions",
         "attempt",
         "headers",
@@ -104,6 +110,8 @@ class Context:
         self._report = _NO_REPORT
         self._connection: Any = None
         self._transactions: TransactionSource | None = None
+        self._make_steps: Callable[[], StepSource] | None = None
+        self._steps: StepSource | None = None
 
     @property
     def connection(self) -> Any:
@@ -140,6 +148,62 @@ class Context:
     def enter_connection(self, connection: object) -> None:
         """Give `connection` to the task. For the worker only."""
         self._connection = connection
+
+    # --------------------------------------------------------------------------- outside effects
+
+    @property
+    def idempotency_key(self) -> str:
+        """A key for calls of other services, such as the header `Idempotency-Key` of a payment
+        service: the text of a UUID, the same in all attempts of the job, and of no other job.
+
+        For several calls in one job, append a name to the key."""
+        from windlass.core.ids import outside_key  # seldom needed
+
+        return outside_key(self.job_id)
+
+    def once(self, key: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function, unless an earlier attempt of this job has completed this step, and
+        return its value. `key` names the step within the job.
+
+        The value is stored with the job, and rebuilt by the annotation of the function; without
+        one, it has the types of JSON. A function that raises is not completed. A crash between the
+        effect of the function and its storing lets it run again: pass `idempotency_key` to the
+        service too. Raises `OnceRefused` if the step cannot be stored here, and `ClaimLost` if the
+        job was reassigned. A plain call of the task stores nothing."""
+        steps = self._find_steps()
+        return (
+            function(*args, **kwargs) if steps is None else steps.once(key, function, args, kwargs)
+        )
+
+    async def aonce(
+        self,
+        key: str,
+        function: Callable[P, Awaitable[R]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R:
+        """The same as `once` in a coroutine, for a function that is one."""
+        steps = self._find_steps()
+        if steps is None:
+            return await function(*args, **kwargs)
+        value: R = await steps.aonce(key, function, args, kwargs)
+        return value
+
+    def _find_steps(self) -> StepSource | None:
+        """The steps of this run, the same for all threads of the task; None outside of a worker."""
+        if self._make_steps is None:
+            return None
+        with _making:
+            if self._steps is None:
+                self._steps = self._make_steps()
+            return self._steps
+
+    def enter_steps(self, make_steps: Callable[[], StepSource]) -> None:
+        """Let this run store steps; they are made at the first use. For the worker only."""
+        self._make_steps = make_steps
+
+    # ------------------------------------------------------------------------------ what is shown
 
     @property
     def last_report(self) -> bytes | None:
@@ -217,6 +281,7 @@ class Context:
             )
 
 
+_making: Final = Lock()
 _NO_REPORT: Final = Report()
 _NO_CONNECTION: Final = (
     "ctx.connection is for a task with @app.task(transaction=True), while a worker runs it. In "

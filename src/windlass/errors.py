@@ -26,7 +26,8 @@ also attributes of the error. All errors can be copied and pickled.
     │   └── InvalidCursor       a cursor that no page of this list returned
     ├── InvalidConnection       the connection of a caller cannot take a job
     ├── NoTransaction           a job cannot end in a transaction here
-    ├── ClaimLost               a job was reassigned before its transaction was committed
+    ├── ClaimLost               a job was reassigned before its writes or a step were stored
+    ├── OnceRefused             a step of a job cannot run, or be stored, here
     ├── TimedOut                a job ran for longer than its time-out
     ├── IdempotencyConflict     the key belongs to a job with other arguments
     ├── DuplicateJob            another job holds the unique key
@@ -243,8 +244,8 @@ class NoTransaction(WindlassError, RuntimeError):
 
 
 class ClaimLost(WindlassError):
-    """The job was reassigned, cancelled or ended by force while its transaction was open. What the
-    task wrote in that transaction was rolled back."""
+    """The job was reassigned, cancelled or ended by force while it ran. What the task wrote in an
+    open transaction of the job was rolled back, and no completed step is stored any more."""
 
     def __init__(self, job_id: str) -> None:
         super().__init__(job_id)
@@ -252,10 +253,15 @@ class ClaimLost(WindlassError):
 
     def __str__(self) -> str:
         return (
-            f"The claim of job {self.job_id} is over, so its transaction was rolled back: the job "
-            "was reassigned, cancelled or ended by force meanwhile. Let this error end the task. "
-            "If it happens often, look for workers that lose their sessions."
+            f"The claim of job {self.job_id} is over, so neither its transaction nor a step was "
+            "stored: the job was reassigned, cancelled or ended by force meanwhile. Let this error "
+            "end the task. If it happens often, look for workers that lose their sessions."
         )
+
+
+class OnceRefused(WindlassError, RuntimeError):
+    """`ctx.once` cannot run its function here, or could not store that it has run. The function was
+    not run."""
 
 
 # --------------------------------------------------------------------------------------------- jobs

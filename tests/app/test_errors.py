@@ -45,6 +45,7 @@ EXAMPLES = [
     errors.CopyRefused("text"),
     errors.NoTransaction("text"),
     errors.ClaimLost("id"),
+    errors.OnceRefused("text"),
     errors.WorkerNotFound("name", "here", ("host:1",)),
     errors.ReleaseNotFound("v2", "here", ("v1",), "v1"),
     errors.EndlessDrain("shop.f", 1),

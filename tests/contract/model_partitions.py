@@ -43,6 +43,7 @@ from windlass.engine.contract import (
     Measure,
     MeasureRow,
     NewJob,
+    NewStep,
     Outcome,
     Placed,
     Plan,
@@ -55,6 +56,8 @@ from windlass.engine.contract import (
     SessionRecord,
     Share,
     Stats,
+    Step,
+    StepCode,
     Tended,
     Turn,
     Verdict,
@@ -142,6 +145,12 @@ class PartitionedModel(ScheduleModel, DocumentModel):
 
     def put_anyway(self, jobs: Sequence[NewJob]) -> None:
         self._each(jobs, lambda job: job.id, lambda model, job: model.put_anyway([job]))
+
+    def put_steps(self, steps: Sequence[NewStep]) -> list[StepCode]:
+        return self._each(steps, lambda new: new.id, lambda model, new: model.put_steps([new])[0])
+
+    def read_steps(self, id: str, token: str) -> tuple[Step, ...] | None:
+        return self._models[self._partitions.of_id(id)].read_steps(id, token)
 
     def cancel(self, ids: Sequence[str]) -> list[CancelCode]:
         return self._each(ids, str, lambda model, id: model.cancel([id])[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import pytest
@@ -132,10 +133,13 @@ def test_it_shows_queues_workers_and_dead_jobs(client: Client, app: Windlass, ha
     assert table["mail"][:8] == ["0", "0", "1", "1", "0", "0", "1", "0"]
     assert table["mail"][-2:] == ["never", ""]
     assert table["payments"][:8] == ["0"] * 8
-    assert table["payments"][-1] == "paused"
+    assert table["payments"][-1] == "yes"
     assert table["web:7"] == ["running", "mail", "1", "10", "shop.mail.send", ""]
-    [dead] = [row for name, row in table.items() if len(name) == 26]
-    assert dead[:4] == ["shop.mail.send", "mail", "exhausted", "1"]
+    [(died, dead)] = [(name, row) for name, row in table.items() if len(row[-1]) == 26]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", died)
+    assert dead[:4] == ["shop.mail.send", "exhausted", "1", "mail"]
+    assert '<th scope="col" class="number">ready</th>' in page  # above its numbers
+    assert '<td class="number">0.00</td>' in page
 
 
 def test_an_empty_engine_says_what_to_do(client: Client) -> None:

@@ -44,6 +44,6 @@ def files_of(page: Path) -> dict[str, str]:
 def test_every_guide_with_code_is_run() -> None:
     stems = [page.stem for page in GUIDES]
     assert stems == [
-        *("alerts", "async", "dead", "failures", "groups", "headers", "http", "payloads", "queues"),
-        *("schedules", "tasks", "testing", "timeouts", "tracing", "unique", "workers"),
+        *("alerts", "async", "dead", "failures", "groups", "headers", "http", "once", "payloads"),
+        *("queues", "schedules", "tasks", "testing", "timeouts", "tracing", "unique", "workers"),
     ]

@@ -17,6 +17,7 @@ from windlass.engine.contract import (
     Engine,
     Filter,
     JobRecord,
+    NewStep,
     Outcome,
     Plan,
     Progressed,
@@ -24,6 +25,7 @@ from windlass.engine.contract import (
     Released,
     Retried,
     Revival,
+    Step,
     Succeeded,
     UniqueKey,
     Unroutable,
@@ -73,10 +75,12 @@ def _bury(id: str, token: str) -> Outcome:
 
 
 def _settle(world: World, outcome: Any, **fields: Any) -> str:
-    """Put a job and let it run once."""
+    """Put a job and let it run once, with a step that is named after it."""
     id = world.put(queue="runs", **fields)
     plan, session = Plan(queues=("runs",)), f"worker-{world.nonce()}@v1"
     (claim,) = claim_jobs(world.engine, session, world.nonce(), plan, 1).claims
+    step = Step(f"charge {id[12:]}", b"receipt")
+    world.engine.put_steps([NewStep(id=id, token=claim.token, step=step)])
     world.finish(Progressed(id=id, token=claim.token, progress=b"half"))
     world.finish(outcome(id, claim.token))
     world.engine.close(session, [], "ended")
@@ -103,6 +107,13 @@ def jobs_of(engine: Engine) -> dict[str, JobRecord]:
     records = all_pages(engine, Filter(), 500)
     ids = [record.id for record in records if record.state in COPIED]
     return {record.id: record for record in engine.get(ids) if record is not None}
+
+
+def completed_of(engine: Engine) -> list[Step]:
+    """The completed steps of these jobs, by name."""
+    copies = engine.read_copies(list(jobs_of(engine)))
+    found = [step for copy in copies if copy is not None for step in copy.steps]
+    return sorted(found, key=lambda step: step.name)
 
 
 def numbers_of(engine: Engine) -> Counter[tuple[str, State]]:

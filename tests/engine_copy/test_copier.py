@@ -24,6 +24,7 @@ from tests.engine_copy.sides import (
 from tests.engine_copy.stock import (
     DAY_MS,
     PERIOD_MS,
+    completed_of,
     fill,
     jobs_of,
     numbers_of,
@@ -108,6 +109,7 @@ def test_everything_arrives_as_it_is(sides: Sides) -> None:
     sides.meet()
     source, target = sides.source.engine, sides.target.engine
     before, numbers = jobs_of(source), numbers_of(source)
+    steps = completed_of(source)
     schedules, keys = schedules_of(source), all_keys(source)
     report = sides.copy()
     assert (report.is_complete, report.copied) == (True, len(before))
@@ -117,6 +119,7 @@ def test_everything_arrives_as_it_is(sides: Sides) -> None:
         lines[line.partition("+")[0], state] += number
     assert kinds == {kind: (number, number) for kind, number in lines.items()}
     assert without_partitions(jobs_of(target)) == without_partitions(before)
+    assert completed_of(target) == steps != []
     assert len(all_holders(target)) == len(all_holders(source)) == 2
     if report.renamed == 0:
         assert all_keys(target) == keys

@@ -320,6 +320,26 @@ async def in_an_async_transaction(ctx: Context) -> None:
         assert_type(connection, psycopg.AsyncConnection[Any])
 
 
+def receipt_of(cents: int, *, currency: str = "EUR") -> list[str]:
+    return [f"{cents} {currency}"]
+
+
+async def later_receipt_of(cents: int) -> bytes:
+    return str(cents).encode()
+
+
+@app.task(takes_context=True)
+def with_steps(ctx: Context, cents: int) -> None:
+    assert_type(ctx.once("charge", receipt_of, cents, currency="USD"), list[str])
+    assert_type(ctx.once("double", lambda: cents * 2), int)
+    assert_type(ctx.idempotency_key, str)
+
+
+@app.task(takes_context=True)
+async def with_async_steps(ctx: Context, cents: int) -> None:
+    assert_type(await ctx.aonce("charge", later_receipt_of, cents), bytes)
+
+
 def declare_in_a_factory() -> Windlass:
     with Windlass() as made:
 

@@ -171,3 +171,14 @@ def wrong_test(box: Sandbox) -> None:
 
 def wrong_task(task: Task[[int], str]) -> None:
     wrong_task(import_csv)  # expect: arg-type
+
+
+@app.task(takes_context=True)
+async def wrong_steps(ctx: Context) -> None:
+    ctx.once("resize", resize, 1, [1])  # expect: arg-type
+    ctx.once("resize", resize)  # expect: call-arg
+    ctx.once(resize, "a", [1])  # expect: arg-type
+    ctx.aonce("fetch", fetch, "a")  # expect: unused-coroutine
+    await ctx.aonce("resize", resize, "a", [1])  # expect: arg-type
+    receipt: int = ctx.once("resize", resize, "a", [1])  # expect: assignment
+    print(receipt)

@@ -354,6 +354,63 @@ def test_one_block_within_another_and_one_after_another(app: Windlass, database:
     until(lambda: sorted(found) == ["again", "nested"], "both")
 
 
+def test_a_step_is_completed_before_the_block(app: Windlass, database: Database) -> None:
+    """It outlives the block, which is rolled back."""
+    charged: list[int] = []
+
+    @app.task(name="pay", takes_context=True)
+    def pay(ctx: Context) -> None:
+        ctx.once("charge", charged.append, ctx.attempt)
+        with ctx.transaction() as connection:
+            connection.execute(NOTE, [f"attempt {ctx.attempt}"])
+            if ctx.attempt == 1:
+                raise RuntimeError("once")
+
+    with app.worker():
+        job = pay.enqueue()
+        job.result(timeout=20)
+    assert charged == [1]
+    assert notes(database) == ["attempt 2"]
+
+
+def test_a_step_in_a_transaction_is_refused(app: Windlass, database: Database) -> None:
+    """It would stay although the writes of its function are rolled back."""
+
+    @app.task(name="block", takes_context=True)
+    def block(ctx: Context) -> None:
+        with ctx.transaction() as connection:
+            connection.execute(NOTE, ["block"])
+            ctx.once("note", connection.execute, NOTE, ["step"])
+
+    @app.task(name="whole", transaction=True, takes_context=True)
+    async def whole(ctx: Context) -> None:
+        await ctx.aonce("note", ctx.connection.execute, NOTE, ["step"])
+
+    with app.worker():
+        for job in (block.enqueue(), whole.enqueue()):
+            with pytest.raises(JobFailed, match="was called in the transaction of job"):
+                job.result(timeout=20)
+    assert notes(database) == []
+
+
+def test_a_step_after_the_end_of_the_job_is_refused(
+    app: Windlass, caplog: pytest.LogCaptureFixture
+) -> None:
+    ran: list[int] = []
+
+    @app.task(name="late", takes_context=True)
+    def late(ctx: Context) -> None:
+        with ctx.transaction():
+            pass
+        ctx.once("charge", ran.append, 1)
+
+    with app.worker():
+        late.enqueue().result(timeout=20)
+        until(lambda: "after its end was committed" in caplog.text, "the error in the log")
+    assert "has ended with its transaction" in caplog.text
+    assert ran == []
+
+
 def test_a_blocking_block_in_a_coroutine(app: Windlass) -> None:
     @app.task(name="blocking", takes_context=True)
     async def blocking(ctx: Context) -> str:

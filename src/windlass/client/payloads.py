@@ -3,8 +3,8 @@
 1. The settings decide how encoded bytes are sealed: signed for pickle, encrypted with `encrypt`.
    Results and failures of an encrypted call are always encrypted. Plain JSON is stored unchanged,
    all other bytes in a frame that names the codec and the seal.
-2. Reading checks the seal before decoding: the seal covers the name of the task and, for results
-   and failures, the id of the job.
+2. Reading checks the seal before decoding: the seal covers the name of the task and, for results,
+   steps and failures, the id of the job.
 3. `digest` distinguishes calls without revealing their arguments.
 4. `reveal` makes a record readable for people, as far as this app has the keys.
 5. `Codecs` has the codecs of a task.
@@ -141,6 +141,23 @@ class Packing:
             return "json", stored
         return self._unpack("result", stored, task, job_id)
 
+    # ------------------------------------------------------------------------------------- steps
+
+    def pack_step(
+        self, codec: str, value: bytes, task: str, job_id: str, name: str, payload: bytes = b""
+    ) -> bytes:
+        """The stored bytes of the value of a step of the job with the call in `payload`."""
+        seal = self._seal_of(codec, task, payload)
+        if codec == "json" and seal is Seal.NONE:
+            return value
+        return self._pack("step", codec, seal, value, task, job_id, name)
+
+    def unpack_step(self, stored: bytes, task: str, job_id: str, name: str) -> tuple[str, bytes]:
+        """The codec that wrote the value of a step, and its bytes."""
+        if not is_framed(stored):
+            return "json", stored
+        return self._unpack("step", stored, task, job_id, name)
+
     # --------------------------------------------------------------------------------- failures
 
     def pack_failure(
@@ -273,20 +290,18 @@ class Packing:
         bound = _bound("call", line, envelope.task)
         return frame(line, ring.seal(seal, call, bound, repeatable=repeatable))
 
-    def _pack(
-        self, kind: str, codec: str, seal: Seal, body: bytes, task: str, job_id: str
-    ) -> bytes:
+    def _pack(self, kind: str, codec: str, seal: Seal, body: bytes, *owner: str) -> bytes:
         if seal is Seal.NONE:
             return frame(_encode(Label(codec=codec)), body)
         ring = self._require_ring()
         line = _encode(Label(codec=codec, seal=seal, key=ring.writing.name))
-        return frame(line, ring.seal(seal, body, _bound(kind, line, task, job_id)))
+        return frame(line, ring.seal(seal, body, _bound(kind, line, *owner)))
 
-    def _unpack(self, kind: str, stored: bytes, task: str, job_id: str) -> tuple[str, bytes]:
+    def _unpack(self, kind: str, stored: bytes, *owner: str) -> tuple[str, bytes]:
         label, line, body = read_label(stored)
         self._require_codec(label.codec, label.seal)
         if label.seal:
-            body = self._open(label.seal, label.key, body, _bound(kind, line, task, job_id))
+            body = self._open(label.seal, label.key, body, _bound(kind, line, *owner))
         return label.codec, body
 
     def _open(self, seal: str, key: str, sealed: bytes, bound: bytes) -> bytes:

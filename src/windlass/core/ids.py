@@ -47,6 +47,17 @@ _RELEASE_MARK: Final = "@"
 _UNSAFE_IN_HOST: Final = r"[^A-Za-z0-9-]+"
 
 
+#: The namespace of the version 5 UUIDs that `outside_key` makes.
+OUTSIDE_KEYS: Final = "5b0c6b1e-2f0f-4a5c-9d5e-6f6b6c1d7a34"
+
+
+def outside_key(job_id: str) -> str:
+    """Return the idempotency key of a job for calls of other services."""
+    from uuid import UUID, uuid5  # loads OpenSSL
+
+    return str(uuid5(UUID(OUTSIDE_KEYS), job_id))
+
+
 def new_id(wall_ms: int, partition: int = 0) -> str:
     """Make a job id. The random part comes from the operating system, so a fork is safe."""
     noise = os.urandom(_RANDOM_DIGITS).translate(_NOISE)

@@ -85,7 +85,7 @@ def render_status(found: Mapping[str, Any], *, refresh: bool) -> bytes:
             "main",
             _section(
                 "Queues",
-                ("queue", *State, "oldest", "in/s", "out/s", "time to drain", "claims"),
+                ("queue", *State, "oldest", "in/s", "out/s", "time to drain", "paused"),
                 [_queue_row(name, queues.get(name), scale.get(name)) for name in names[:MAX_ROWS]],
                 empty="No queue has jobs or settings.",
                 more=len(names) > MAX_ROWS,
@@ -99,7 +99,7 @@ def render_status(found: Mapping[str, Any], *, refresh: bool) -> bytes:
             ),
             _section(
                 "Latest dead jobs",
-                ("job", "task", "queue", "reason", "attempts", "release", "died at"),
+                ("died at (UTC)", "task", "reason", "attempts", "queue", "release", "job"),
                 map(_dead_row, dead["jobs"]),
                 empty="No job is dead.",
                 more=dead["cursor"] is not None,
@@ -151,19 +151,28 @@ def _section(
     empty: str,
     more: bool,
 ) -> Markup:
-    shown = [element("tr", *map(_cell, row)) for row in rows]
-    if not shown:
+    found = list(rows)
+    if not found:
         return element("section", element("h2", title), element("p", empty))
-    head = element("tr", *(element("th", column, scope="col") for column in columns))
+    head = element("tr", *map(_head, columns, zip(*found, strict=True)))
+    shown = [element("tr", *map(_cell, row)) for row in found]
     table = element("table", element("thead", head), element("tbody", *shown))
     frame = element("div", table, class_="table", role="region", tabindex="0", aria_label=title)
     note = [element("p", "There are more than these.")] if more else []
     return element("section", element("h2", title), frame, *note)
 
 
+def _head(title: str, values: Iterable[object]) -> Markup:
+    is_number = any(isinstance(value, int | float) for value in values)
+    return element("th", title, scope="col", class_="number" if is_number else False)
+
+
 def _cell(value: object) -> Markup:
+    if isinstance(value, Markup):
+        return value
     if isinstance(value, int | float):
-        return element("td", f"{value:,}", class_="number")
+        text = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+        return element("td", text, class_="number")
     return element("td", "" if value is None else value)
 
 
@@ -173,15 +182,15 @@ def _queue_row(
     jobs = queue["jobs"] if queue else {}
     counts = [jobs.get(str(state), 0) for state in State]
     if load is None:
-        return (name, *counts, "", "", "", "", _claims(queue))
+        return (name, *counts, "", "", "", "", _paused(queue))
     never = "held" if load["held"] else "never"
     drain = never if load["drain_s"] is None else _duration(load["drain_s"])
     oldest = _duration(load["oldest_s"]) if load["oldest_s"] else ""
-    return (name, *counts, oldest, load["in_rate"], load["out_rate"], drain, _claims(load))
+    return (name, *counts, oldest, load["in_rate"], load["out_rate"], drain, _paused(load))
 
 
-def _claims(queue: Mapping[str, Any] | None) -> str:
-    return "paused" if queue and queue["paused"] else ""
+def _paused(queue: Mapping[str, Any] | None) -> str:
+    return "yes" if queue and queue["paused"] else ""
 
 
 def _worker_row(worker: Mapping[str, Any]) -> tuple[object, ...]:
@@ -201,13 +210,13 @@ def _worker_row(worker: Mapping[str, Any]) -> tuple[object, ...]:
 
 def _dead_row(job: Mapping[str, Any]) -> tuple[object, ...]:
     return (
-        job["id"],
+        element("td", job["finished_at"][:19].replace("T", " "), class_="fixed"),
         job["task"],
-        job["queue"],
         job["reason"],
         job["attempts"],
+        job["queue"],
         job["release"],
-        job["finished_at"],
+        job["id"],
     )
 
 

@@ -147,6 +147,7 @@ class Drain:
             state,
             self._app.packing,
             self._hook_notes,
+            steps=self._engine,
         )
         while not self._is_over and (claim := self._claim()) is not None:
             self._check_limit(claim)

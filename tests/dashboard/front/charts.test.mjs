@@ -38,6 +38,12 @@ test("rows of one minute are added, old ones and the current minute are left out
   assert.deepEqual([task.runs, task.failed, task.p99, task.wait50], [23, 8, 9, 3]);
 });
 
+test("a minute is shown when workers have reported it", () => {
+  const rows = [row("2030-01-01T12:00:00Z", 5), row("2030-01-01T12:01:00Z", 7)];
+  const last = (/** @type {string} */ end) => chartLines({ rows, depths: [], end, isCut: false }, SPANS["1h"]).enqueued[59];
+  assert.deepEqual(["2030-01-01T12:02:11Z", "2030-01-01T12:02:13Z"].map(last), [5, 7]);
+});
+
 test("hours are numbers per minute, also the current one", () => {
   const rows = [row("2030-01-01T11:00:00Z", 60), row("2030-01-01T12:00:00Z", 60)];
   const lines = (/** @type {string} */ end) => chartLines({ rows, depths: [], end, isCut: false }, SPANS["24h"]);

@@ -19,7 +19,8 @@ test("durations have at most two units", () => {
 });
 
 test("rates have a unit that leaves digits", () => {
-  assert.deepEqual([0, 0.002, 0.5, 12.34, 1234.5, null].map(rate), ["0/s", "7.2/h", "30/min", "12.3/s", "1,235/s", "–"]);
+  assert.deepEqual([0, 0.002, 0.5, 12.34, 1234.5, null].map((value) => rate(value)), ["0/s", "7.2/h", "30/min", "12.3/s", "1,235/s", "–"]);
+  assert.deepEqual([0, 0.002, 0.5, 12.34, null].map((value) => rate(value, 12.34)), ["0/s", "7.2/h", "0.50/s", "12.3/s", "–"]); // one unit in a table
 });
 
 test("a small share is not 0 %", () => {

@@ -45,7 +45,7 @@ WHOLE: Final = {
     **dict.fromkeys(("list_sessions", "list_silent_sessions"), "a row for each process"),
     "forget_watches": "a row for each caller that waits for a result",
     **dict.fromkeys(
-        ("count_slot", "forget_failures_of_slot", "forget_keys_of_slot"),
+        ("count_slot", "forget_failures_of_slot", "forget_keys_of_slot", "forget_steps_of_slot"),
         "a partition before it is emptied",
     ),
 }

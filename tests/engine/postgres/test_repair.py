@@ -60,6 +60,7 @@ def run_all(engine: PostgresEngine, session: str = "runner") -> list[str]:
 #: what -> statements
 DAMAGE = {
     "failure of no job": ["INSERT INTO failures VALUES (999, 1, 1, NULL, 1, 'retry', 's', '')"],
+    "step of no job": ["INSERT INTO steps VALUES (999, 'charge', '')"],
     "counter too low": [
         "UPDATE counters SET number = 0 WHERE part = 'ready'",
         "DELETE FROM deltas WHERE part = 'ready'",
@@ -304,6 +305,7 @@ def test_anything_that_follows_from_records_can_be_repaired(
         "UPDATE deaths SET at_ms = 1",
         "UPDATE dead_groups SET jobs = 7",
         "INSERT INTO failures VALUES (998, 1, 1, NULL, 1, 'retry', 's', '')",
+        "INSERT INTO steps VALUES (998, 'charge', '')",
     ]
     database.execute("SET search_path = windlass", *rng.sample(derived, 6))
     repair_all(engine, change=True)

@@ -12,7 +12,7 @@ import pytest
 from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables
 from windlass.core.states import State
-from windlass.engine.contract import Plan, Succeeded, UniqueKey
+from windlass.engine.contract import NewStep, Plan, Step, Succeeded, UniqueKey
 from windlass.engine.postgres.engine import PostgresEngine
 from windlass.engine.postgres.statements import PostgresStatements
 from windlass.engine.postgres.verbs.ring import LARGE, RING_MS, SLOT_MS, Slot
@@ -39,11 +39,12 @@ def engine(database: Database) -> PostgresEngine:
 def end_job(
     engine: PostgresEngine, result: bytes = b"1", ttl_ms: int = _TTL_MS, key: str = ""
 ) -> str:
-    """Let a job succeed; return its id."""
+    """Let a job with a step succeed; return its id."""
     number = next(_numbers)
     unique = UniqueKey(key=key) if key else None
     engine.put([new_job(number, unique=unique)])
     (claim,) = claim_jobs(engine, "session", f"nonce-{number:06d}", Plan(), 1).claims
+    engine.put_steps([NewStep(id=claim.id, token=claim.token, step=Step("charge", b"receipt"))])
     ended = Succeeded(id=claim.id, token=claim.token, result=result, result_ttl_ms=ttl_ms)
     engine.finish([ended])
     return claim.id

@@ -28,6 +28,7 @@ from windlass.engine.contract import (
     Filter,
     JobChange,
     Measure,
+    NewStep,
     Outcome,
     Plan,
     Progressed,
@@ -38,6 +39,7 @@ from windlass.engine.contract import (
     ScheduleChange,
     SessionCommand,
     Snoozed,
+    Step,
     Succeeded,
     UniqueKey,
     Unroutable,
@@ -65,7 +67,7 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "copies": set(),
     "discard": {
         *("body", "cancelled", "count", "dead", "extra", "job", "key_expiry", "keys"),
-        *("dead_groups", "deaths", "unique", "watch"),
+        *("dead_groups", "deaths", "steps", "unique", "watch"),
     },
     "documents": set(),
     "ends": set(),
@@ -86,12 +88,13 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "prepare": {"asked", "due", "held", "lease", "parked", "idle", "waiters", "watch"},
     "purge": {
         *("body", "count", "due", "extra", "job", "key_expiry", "keys", "lines", "parked"),
-        *("ready", "unique", "watch"),
+        *("ready", "steps", "unique", "watch"),
     },
     "put": {"idle", "waiters"},
-    "put_any": {"body", "due", "lines", "parked", "ready", "idle", "waiters", "watch"},
+    "put_any": {"body", "due", "lines", "parked", "ready", "steps", "idle", "waiters", "watch"},
     "put_copies": {"idle", "waiters"},
     "put_keys": set(),
+    "put_steps": set(),
     "queue": {"lines", "idle", "waiters"},
     "repair": {
         *(
@@ -109,8 +112,9 @@ EMPTIES: Final[dict[str, set[str]]] = {
             "lines",
         ),
         *("parked", "ready", "schedule", "schedule_due", "schedule_names", "unique"),
-        *("idle", "waiters"),
+        *("steps", "idle", "waiters"),
     },
+    "read_steps": set(),
     "record": set(),
     "release": {"asked", "held", "idle", "waiters", "watch"},
     "revive": {
@@ -123,7 +127,7 @@ EMPTIES: Final[dict[str, set[str]]] = {
     "tend": {
         *("asked", "body", "cancelled", "count", "dead", "extra", "forget", "held", "job", "keep"),
         *("history", "key_expiry", "keys", "lease", "sessions", "unique", "idle", "waiters"),
-        *("dead_groups", "deaths", "watch", "watch_until"),
+        *("dead_groups", "deaths", "steps", "watch", "watch_until"),
     },
     "turn": {
         *("asked", "due", "extra", "held", "idle", "lease", "lines", "parked", "ready"),
@@ -574,6 +578,43 @@ def documents_come_and_go(stage: Stage) -> None:
         stage.engine.list_documents("kind")
 
 
+def the_only_step_comes_and_goes(stage: Stage) -> None:
+    """Its job is discarded, purged, replaced, removed by the maintenance, and copied."""
+    replacing = unique(on_conflict=OnConflict.REPLACE)
+    for end in (discard_all, purge_all, replace_call, leave_nothing, copy_and_leave):
+        id = stage.world.put(unique=replacing)
+        claim = stage.world.take()
+        for value in (b"receipt", b"late"):
+            step = NewStep(id=id, token=claim.token, step=Step("charge", value))
+            stage.engine.put_steps([step])
+            stage.engine.read_steps(id, claim.token)
+        stage.engine.put_steps([NewStep(id=id, token="stale", step=Step("mail", b""))])
+        stage.engine.read_steps(id, "stale")
+        stage.engine.finish([Released(id=id, token=claim.token, started=True)])
+        end(stage)
+        leave_nothing(stage)
+
+
+def discard_all(stage: Stage) -> None:
+    ids = stage.world.ids()
+    stage.engine.cancel(ids)
+    stage.engine.discard(ids)
+
+
+def purge_all(stage: Stage) -> None:
+    cursor = stage.engine.purge("queue").cursor
+    while cursor is not None:
+        cursor = stage.engine.purge("queue", cursor).cursor
+
+
+def replace_call(stage: Stage) -> None:
+    stage.world.put(unique=unique(on_conflict=OnConflict.REPLACE), payload=b"new")
+
+
+def copy_and_leave(stage: Stage) -> None:
+    put_copies(stage, again=True)
+
+
 def entries_are_added(stage: Stage) -> None:
     """More than the limit, which is lowered by a direct call."""
     engine = stage.engine
@@ -723,6 +764,7 @@ GHOSTS: Final[tuple[tuple[bytes, str, bytes, bytes], ...]] = (
     (b"ZADD", "schedule_due", b"1", b"ghost"),
     (b"ZADD", "deaths", b"0", b"aa\0\0queue\0task\0" + b"\0" * 6 + b"ghost"),
     (b"ZADD", "dead_groups", b"1", b"aa\0\0queue\0task"),
+    (b"ZADD", "steps", b"0", b"ghost\0charge\0receipt"),
     (b"HSET", "schedule", b"r:half", b"\x93\xa1a\x01\x90"),
     (b"HSET", "body", b"ghost", b"{}"),
     (b"HSET", "count", b"queue\0ready", b"3"),
@@ -842,6 +884,7 @@ SCENARIOS: Final[tuple[Callable[[Stage], None], ...]] = (
     the_only_result_is_dropped,
     the_only_schedule_comes_and_goes,
     documents_come_and_go,
+    the_only_step_comes_and_goes,
     entries_are_added,
     the_only_history_comes_and_goes,
     a_session_gets_commands,

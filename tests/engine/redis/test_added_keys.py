@@ -12,7 +12,10 @@ from windlass.engine.contract import (
     Beat,
     DocumentChange,
     Measure,
+    NewStep,
     Plan,
+    Step,
+    StepCode,
     Succeeded,
     Verdict,
 )
@@ -23,9 +26,10 @@ from windlass.errors import EngineError, EngineUnavailable
 from windlass.testing.contract.world import claim_jobs
 
 #: Keys that were added to format 4.
-ADDED = ("document", "audit", "history", "deaths", "dead_groups")
+ADDED = ("document", "audit", "history", "deaths", "dead_groups", "steps")
 NAMESPACE = "earlier"
 MADE = DocumentChange(kind="kind", key="key", expected="", revision="1", body=b"body")
+STEP = Step("charge", b"receipt")
 MEASURE = Measure(queue="q", task="t", counts=(1,) * WIDTH)
 REMOVED = DocumentChange(kind="kind", key="key", expected="1", revision="2", body=None)
 
@@ -61,6 +65,10 @@ def test_the_first_call_adds_keys(url: str, own_server: RedisServer, open_redis:
     engine.add_audit([AuditEntry(id="a", body=b"entry")])
     assert [one.key for one in engine.list_documents("kind")] == ["key"]
     assert [one.id for one in engine.list_audit()] == ["a"]
+    (claim,) = claim_jobs(engine, "worker", "nonce", Plan(), 1).claims
+    new = NewStep(id=claim.id, token=claim.token, step=STEP)
+    assert engine.put_steps([new]) == [StepCode.STORED]
+    assert engine.read_steps(claim.id, claim.token) == (STEP,)
     engine.record("worker", 1, [MEASURE])
     assert len(engine.history(2 * MINUTE_MS).measures) == 1
     stored = own_server.tell("HGET", key(NAMESPACE, SHARED, "meta"), "format")

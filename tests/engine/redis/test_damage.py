@@ -133,6 +133,8 @@ GHOSTS = {
     "deaths, too short": entry(b"ZADD", "deaths", b"0", b"aa\0v1"),
     "dead_groups": entry(b"ZADD", "dead_groups", b"3", b"aa\0v1\0q\0t"),
     "unique": entry(b"ZADD", "unique", b"0", b"1:tk\0" + b"0" + GHOST),
+    "steps": entry(b"ZADD", "steps", b"0", GHOST + b"\0charge\0receipt"),
+    "steps, too short": entry(b"ZADD", "steps", b"0", GHOST),
     "lease": entry(b"ZADD", "lease", b"1", GHOST),
     "key_expiry": entry(b"ZADD", "key_expiry", b"1", GHOST),
     "schedule_names": entry(b"ZADD", "schedule_names", b"0", GHOST),

@@ -28,10 +28,12 @@ from windlass.engine.contract import (
     EngineOptions,
     Filter,
     NewJob,
+    NewStep,
     Outcome,
     Plan,
     Progressed,
     Retried,
+    Step,
     Succeeded,
     batches,
 )
@@ -162,6 +164,8 @@ def run_generation(place: Place, number: int) -> None:
     for claim in place.claim(one, number):
         id, token = claim.id, claim.token
         progress = Progressed(id=id, token=token, progress=b"half")
+        steps = [Step("charge", b"receipt"), Step("mail", b"")]
+        place.engine.put_steps([NewStep(id=id, token=token, step=step) for step in steps])
         retried = Retried(id=id, token=token, delay_ms=1, error=b"boom" * 20)
         place.engine.finish([progress, retried])
     place.pass_time(1)

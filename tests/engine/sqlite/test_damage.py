@@ -59,6 +59,7 @@ DAMAGE = {
         "INSERT INTO failures VALUES (999, 1, 1, 'retry', 1, 's', x'', 1)",
         JOBS,
     ),
+    "step of nothing": ("INSERT INTO steps VALUES (999, 'charge', x'')", JOBS),
     "counter too low": ("UPDATE counters SET number = 0 WHERE state = 'ready'", JOBS),
     "counter too high": ("UPDATE counters SET number = 90 WHERE state = 'ready'", JOBS),
     "counter missing": ("DELETE FROM counters", JOBS),
@@ -296,6 +297,9 @@ BEFORE_HISTORY = (
 #: What the migration to groups of dead jobs added.
 BEFORE_GROUPS = ("DROP VIEW dead_jobs", "DROP TABLE dead_groups", "DROP TABLE deaths")
 
+#: What the migration to steps added.
+BEFORE_STEPS = ("DROP TABLE steps",)
+
 
 def test_an_older_file_gets_an_index_of_lines(path: Path, engine: SQLiteEngine) -> None:
     engine.change_queue("aged", QueueChange(ageing_ms=60_000))
@@ -315,6 +319,7 @@ def test_an_older_file_gets_an_index_of_lines(path: Path, engine: SQLiteEngine) 
         *BEFORE_DOCUMENTS,
         *BEFORE_HISTORY,
         *BEFORE_GROUPS,
+        *BEFORE_STEPS,
         "PRAGMA user_version = 7",
     )
     assert engine.check() == []

@@ -88,7 +88,7 @@ export function linePath(values, x, y) {
   return path;
 }
 
-/** A small line without axes, which says nothing that is not said in numbers. @param {(number | null)[]} values @param {string} tone */
+/** A small line without axes, next to its number. @param {(number | null)[]} values @param {string} tone */
 export function sparkline(values, tone) {
   const top = Math.max(...values.map((value) => value ?? 0), 0) || 1;
   const last = Math.max(1, values.length - 1);

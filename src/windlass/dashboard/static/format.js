@@ -36,13 +36,13 @@ export function matchText(found, noun) {
   return `${found.is_exact ? "" : "At least "}${plural(found.count, noun)} match${found.count === 1 ? "es" : ""} now.`;
 }
 
-/** A number of jobs per second, with as many digits as are worth reading. @param {Maybe<number>} value */
-export function rate(value) {
+/** Jobs per second, minute or hour. The largest rate of a table chooses its unit. @param {Maybe<number>} value @param {number} [most] */
+export function rate(value, most = value || 0) {
   if (value === null || value === undefined) return UNKNOWN;
   if (value === 0) return "0/s";
   if (value < 0.01) return `${trim(value * 3600, 1)}/h`;
-  if (value < 1) return `${trim(value * 60, 1)}/min`;
-  return value < 100 ? `${trim(value, 1)}/s` : `${count(Math.round(value))}/s`;
+  if (most < 1) return `${trim(value * 60, 1)}/min`;
+  return value < 100 ? `${trim(value, value < 1 ? 2 : 1)}/s` : `${count(Math.round(value))}/s`;
 }
 
 /** A share as a percentage. @param {Maybe<number>} value */

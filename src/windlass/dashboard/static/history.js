@@ -3,8 +3,8 @@
  *
  * 1. `loadHistory` reads all pages, one after the other.
  * 2. `chartLines` adds up rows by minute or hour, and makes them numbers per minute. Times without a
- *    row are 0 for counts, and unknown for depths. The current minute is left out, because workers
- *    report at its end; the current hour counts by the minutes that it has.
+ *    row are 0 for counts, and unknown for depths. A minute is shown when workers have reported it; the
+ *    current hour counts by the minutes that it has.
  * 3. `taskRows` adds up rows by task. Quantiles cannot be added: the median is that of the medians,
  *    weighted by runs, and p99 is the largest one.
  */
@@ -18,6 +18,8 @@ export const SPANS = {
 const STEP_MS = { minute: 60_000, hour: 3_600_000 };
 /** An hour that began later than this is not shown: its few minutes say little. */
 const LEAST_MS = 5 * 60_000;
+/** Workers report every 10 s: until then a minute looks empty. */
+const LATE_MS = 12_000;
 const MOST_PAGES = 10;
 
 /**
@@ -45,7 +47,7 @@ export function chartLines(history, span) {
   const step = STEP_MS[span.step];
   const now = Date.parse(history.end);
   const isShort = span.step === "minute" || now % step < LEAST_MS;
-  const last = Math.floor(now / step) - (isShort ? 1 : 0);
+  const last = Math.floor((now - (step < LEAST_MS ? LATE_MS : 0)) / step) - (isShort ? 1 : 0);
   const size = Math.round((span.seconds * 1000) / step);
   const first = last - size + 1;
   const times = Array.from({ length: size }, (_, index) => (first + index) * step);

@@ -1,8 +1,6 @@
 /**
- * Tables whose rows keep their place: a row is found again by its key, so an update changes cells
- * and does not touch the row under the pointer or with the focus.
- *
- * On a narrow screen, columns marked `wide` are hidden and the table scrolls in its own frame.
+ * Tables whose rows keep their place: a row is found again by its key, so an update changes only cells.
+ * On a narrow screen, columns marked `wide` are hidden.
  */
 
 import { h } from "./dom.js";

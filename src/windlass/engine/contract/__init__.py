@@ -1,7 +1,7 @@
 """The engine contract: the operations of every engine, their arguments and results.
 
-1. `jobs`, `claims`, `sessions`, `dead_groups`, `schedules`, `documents`, `audit`, `history`,
-   `copies`, `admin` and `transactions`: values and operations of one concern.
+1. `jobs`, `claims`, `steps`, `sessions`, `dead_groups`, `schedules`, `documents`, `audit`,
+   `history`, `copies`, `admin` and `transactions`: values and operations of one concern.
 2. `pages`: the order of `find`, and its cursor.
 3. `protocol`: the engine, which has the operations of all concerns; its options and capabilities.
 
@@ -20,4 +20,5 @@ from windlass.engine.contract.pages import *
 from windlass.engine.contract.protocol import *
 from windlass.engine.contract.schedules import *
 from windlass.engine.contract.sessions import *
+from windlass.engine.contract.steps import *
 from windlass.engine.contract.transactions import *

@@ -2,7 +2,8 @@
 
 A copy has all data that decides what happens to a job next, in values that mean the same in every
 engine: instants, counters, and how far its queue has aged since the job took its place. It has no
-result and no claim: succeeded jobs need no copy, and running jobs have none.
+result and no claim: succeeded jobs need no copy, and running jobs have none. It has the steps that
+no later attempt repeats.
 
 1. `JobCopy` and `LinePlace`: a job that waits, or has ended.
 2. `KeyCopy`: an idempotency key, which may outlive its job.
@@ -21,6 +22,7 @@ import msgspec
 from windlass.core.states import State
 from windlass.core.unique import Until, is_held
 from windlass.engine.contract.jobs import JobRecord
+from windlass.engine.contract.steps import Step, check_steps
 from windlass.errors import EngineError
 
 #: One call of `list_keys` and of `list_holders` reads at most about this many keys.
@@ -47,6 +49,7 @@ class JobCopy(msgspec.Struct, frozen=True, kw_only=True):
     keep_until_ms: int | None = None
     until: Until | None = None  # of a job with a unique key: when it releases the key
     period_until_ms: int = 0  # but not before this instant
+    steps: tuple[Step, ...] = ()  # completed parts of the job, sorted by name
 
     def holds_key(self, now_ms: int) -> bool:
         """Return whether the job holds its unique key, if it has one."""
@@ -59,7 +62,8 @@ class JobCopy(msgspec.Struct, frozen=True, kw_only=True):
         """The number of bytes that travel with this copy."""
         record = self.record
         apart = len(record.progress or b"") + len(record.held_because or b"")
-        return len(record.payload) + apart + sum(len(one.error) for one in record.failures)
+        parts = [one.error for one in record.failures] + [step.value for step in self.steps]
+        return len(record.payload) + apart + sum(map(len, parts))
 
 
 class KeyCopy(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +106,7 @@ def check_copies(copied: Sequence[JobCopy]) -> None:
                 f"Expected a copy of a job that waits or has ended, found job {copy.record.id} in "
                 f"state {copy.record.state}. Wait until the job has ended, and read it again."
             )
+        check_steps(copy.steps)
 
 
 class CopyVerbs(Protocol):
@@ -120,9 +125,9 @@ class CopyVerbs(Protocol):
 
     def put_copies(self, copied: Sequence[JobCopy]) -> list[CopyCode]:
         """Store copies in turn, each at the end of its line and otherwise exactly as it is: state,
-        hold, counters, instants, history, unique key. A known id changes nothing. A copy whose
-        unique key is held by another job is not stored. Limits of queues do not apply, and copies
-        are not counted as enqueued.
+        hold, counters, instants, history, steps, unique key. A known id changes nothing. A copy
+        whose unique key is held by another job is not stored. Limits of queues do not apply, and
+        copies are not counted as enqueued.
 
         A ready job is as much older than new jobs of its queue as it was before, at most by the
         whole age of the queue: raise that first by `QueueChange.least_age`. Within a partition all

@@ -25,6 +25,7 @@ from windlass.engine.contract.history import HistoryVerbs
 from windlass.engine.contract.jobs import IDEMPOTENCY_MS, JobVerbs
 from windlass.engine.contract.schedules import ScheduleVerbs
 from windlass.engine.contract.sessions import SessionVerbs
+from windlass.engine.contract.steps import StepVerbs
 from windlass.engine.contract.transactions import TransactionVerbs
 
 
@@ -59,6 +60,7 @@ class Capability(StrEnum):
 class Engine(
     JobVerbs,
     ClaimVerbs,
+    StepVerbs,
     SessionVerbs,
     DeadGroupVerbs,
     ScheduleVerbs,

@@ -53,6 +53,7 @@ from windlass.engine.contract import (
     Measure,
     Migrated,
     NewJob,
+    NewStep,
     Outcome,
     Page,
     Placed,
@@ -70,6 +71,8 @@ from windlass.engine.contract import (
     SqlStatement,
     SqlSteps,
     Stats,
+    Step,
+    StepCode,
     Tended,
     Turn,
     Verdict,
@@ -79,6 +82,7 @@ from windlass.engine.contract import (
     check_copies,
     check_document_changes,
     check_report,
+    check_steps,
 )
 from windlass.engine.postgres import migrate
 from windlass.engine.postgres.connections import IDLE_MS, UNPREPARED, Connections, pipelined
@@ -105,6 +109,7 @@ from windlass.engine.sql.verbs import (
     read,
     schedules,
     sessions,
+    steps,
     unique,
 )
 from windlass.engine.sql.verbs.sessions import set_command
@@ -364,6 +369,15 @@ class PostgresEngine:
 
     def _within_caller(self, start: Start, work: Callable[[Transaction], T]) -> SqlSteps[T]:
         return run_within(self._schema, start, self._options, str(self.clock_offset_ms), work)
+
+    # ---------------------------------------------------------------------------------- steps
+
+    def put_steps(self, new: Sequence[NewStep]) -> list[StepCode]:
+        check_steps([one.step for one in new])
+        return self._write(lambda tx: steps.put(tx, new))
+
+    def read_steps(self, id: str, token: str) -> tuple[Step, ...] | None:
+        return self._read(lambda db, _: steps.read(db, id, token))
 
     # ------------------------------------------------------------------------------ sessions
 

@@ -24,6 +24,7 @@ from windlass.engine.contract import (
 )
 from windlass.engine.redis import decode
 from windlass.engine.redis.encode import check_name
+from windlass.engine.redis.reply_values import to_steps
 
 #: What is stored next to a record: nothing, progress, or why the job is held.
 _NO_DETAIL, _PROGRESS, _WHY_HELD = 0, 1, 2
@@ -42,7 +43,7 @@ size_of: Final[Callable[[JobCopy], int]] = attrgetter("size")
 
 def to_copy(job_id: str, found: Sequence[Any], now_ms: int) -> JobCopy:
     """Decode one job in the reply of `copies`."""
-    parts, keep_ms, queue_age = found
+    parts, keep_ms, queue_age, steps = found
     stored = decode.decode(parts[0])
     record = decode.to_whole_record(job_id, parts, now_ms)
     until, period_until_ms, _ = stored.unique.split(" ", 2) if stored.unique else ("", "0", "")
@@ -55,6 +56,7 @@ def to_copy(job_id: str, found: Sequence[Any], now_ms: int) -> JobCopy:
         keep_until_ms=int(float(keep_ms)) if keep_ms else None,
         until=Until(until) if until else None,
         period_until_ms=int(period_until_ms),
+        steps=to_steps(steps),
     )
 
 
@@ -104,6 +106,8 @@ def of_copies(copied: Sequence[JobCopy]) -> list[bytes]:
         detail = record.progress if record.held_because is None else record.held_because
         arguments += (_encode(_head_of(copy)), record.payload, detail or b"")
         arguments += map(_of_failure, record.failures)
+        for step in copy.steps:
+            arguments += (step.name.encode(), step.value)
     return arguments
 
 
@@ -132,6 +136,7 @@ def _head_of(copy: JobCopy) -> dict[str, object]:
         "cancel_requested": int(record.cancel_requested),
         "fingerprint": record.fingerprint,
         "failures": len(record.failures),
+        "steps": len(copy.steps),
         "has_detail": _detail_of(copy),
         "ready_ms": _number(line.ready_ms if line else None),
         "waited": line.queue_age - line.age if line else 0,

@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 #: Scripts with one word per item in their reply, so that the replies of two halves can be joined.
 _HALVED: Final = frozenset(
-    {"put", "put_any", "put_copies", "revive", "change", "fire", "cancel", "discard"}
+    {"put", "put_any", "put_copies", "put_steps", "revive", "change", "fire", "cancel", "discard"}
 )
 #: One call has at most this many items.
 CHUNK: Final = BATCH

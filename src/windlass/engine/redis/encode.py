@@ -20,8 +20,10 @@ from windlass.core.queues.labels import queue_of
 from windlass.core.states import Event
 from windlass.engine.contract import (
     IDEMPOTENCY_MS,
+    MAX_ALL_STEPS_BYTES,
     MAX_AUDIT,
     MAX_DOCUMENTS,
+    MAX_STEPS,
     MAX_WHY,
     SWEEP_BYTES,
     WATCH_MS,
@@ -31,6 +33,7 @@ from windlass.engine.contract import (
     DocumentChange,
     JobChange,
     NewJob,
+    NewStep,
     Outcome,
     Plan,
     Progressed,
@@ -232,6 +235,13 @@ def of_document_changes(changes: Sequence[DocumentChange]) -> list[bytes]:
     for change in changes:
         arguments += of_texts((change.kind, change.key, change.expected, change.revision))
         arguments += (b"0", b"") if change.body is None else (b"1", change.body)
+    return arguments
+
+
+def of_steps(steps: Sequence[NewStep]) -> list[bytes]:
+    arguments = [b"%d" % MAX_STEPS, b"%d" % MAX_ALL_STEPS_BYTES]
+    for new in steps:
+        arguments += (*of_texts((new.id, new.token, new.step.name)), new.step.value)
     return arguments
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
 from windlass.core.ids import moved_id, new_id, new_ids
@@ -51,6 +52,7 @@ from windlass.engine.contract import (
     Measure,
     Migrated,
     NewJob,
+    NewStep,
     Outcome,
     Page,
     Placed,
@@ -65,6 +67,8 @@ from windlass.engine.contract import (
     SessionCommand,
     SessionRecord,
     Stats,
+    Step,
+    StepCode,
     Tended,
     Turn,
     Verdict,
@@ -77,6 +81,7 @@ from windlass.engine.contract import (
     check_fingerprint,
     check_held,
     check_report,
+    check_steps,
     is_plain_name,
     list_records,
     too_many_documents,
@@ -150,7 +155,7 @@ class RedisEngine(Caller):
     def new_ids(self, number: int, task: str, queue: str) -> list[str]:
         return new_ids(number, time.time_ns() // 1_000_000, self._partitions.next_free())
 
-    def _of_job(self, job: NewJob | Revival | JobChange | DeadLabel) -> int:
+    def _of_job(self, job: NewJob | Revival | JobChange | DeadLabel | NewStep) -> int:
         return self._of_id(job.id)
 
     def elsewhere(self, job_id: str) -> list[str]:
@@ -212,6 +217,18 @@ class RedisEngine(Caller):
         verdicts = tuple(verdict for chunk in early for verdict in self._claimer.finish(chunk))
         turn = self._claimer.turn(session, last, nonce, plan, limit, is_last=is_last)
         return Turn(verdicts=verdicts + turn.verdicts, batch=turn.batch)
+
+    # --------------------------------------------------------------------------------- steps
+
+    def put_steps(self, steps: Sequence[NewStep]) -> list[StepCode]:
+        check_steps([one.step for one in steps])
+        pack, unpack = encode.of_steps, reply_values.each(StepCode)
+        size_of = attrgetter("size")
+        return self._spread("put_steps", steps, self._of_job, pack, unpack, size_of)
+
+    def read_steps(self, id: str, token: str) -> tuple[Step, ...] | None:
+        reply = self._ask(self._of_id(id), "read_steps", encode.of_texts((id, token)))
+        return None if reply is None else reply_values.to_steps(reply)
 
     # ------------------------------------------------------------------------------ sessions
 

@@ -63,6 +63,7 @@ KINDS: Final[dict[str, KeyKind]] = {
     "deaths": KeyKind.LEXICAL,  # dead jobs: fingerprint, release, queue, task, instant, id
     "dead_groups": KeyKind.BY_NUMBER,  # groups of dead jobs, by how many they have: fingerprint,
     # release, queue, task
+    "steps": KeyKind.LEXICAL,  # completed parts of jobs: id, name, value
     "history": KeyKind.LEXICAL,  # measures and samples: kind, begin, queue and task, numbers
 }
 

@@ -15,6 +15,7 @@ from windlass.engine.contract import (
     PutCode,
     ScheduleChange,
     ScheduleRecord,
+    Step,
 )
 from windlass.engine.redis import read
 from windlass.engine.redis.client.server import Reply
@@ -38,6 +39,12 @@ def as_they_are(_items: Sequence[object], reply: Sequence[R]) -> Sequence[R]:
 
 def each(code: Callable[[str], R]) -> Callable[[Sequence[object], Sequence[bytes]], list[R]]:
     return lambda _items, reply: [code(text.decode()) for text in reply]
+
+
+def to_steps(reply: Sequence[bytes]) -> tuple[Step, ...]:
+    return tuple(
+        Step(name.decode(), value) for name, value in zip(reply[::2], reply[1::2], strict=True)
+    )
 
 
 def to_flags(_changes: Sequence[ScheduleChange], reply: Sequence[int]) -> list[bool]:

@@ -27,6 +27,9 @@ class Contradiction(NamedTuple):
 FAILURE_OF_NO_JOB: Final = Contradiction(
     "A failure is stored for row {0}, which is no job.", "it is removed"
 )
+STEP_OF_NO_JOB: Final = Contradiction(
+    "A step is stored for row {0}, which is no job.", "it is removed"
+)
 UNKNOWN_SESSION: Final = Contradiction(
     "Job {0} is running for session {1}, which is unknown: no worker will ever take it back.",
     "the session gets a lease, and beats or loses the job",

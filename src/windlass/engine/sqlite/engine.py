@@ -48,6 +48,7 @@ from windlass.engine.contract import (
     Measure,
     Migrated,
     NewJob,
+    NewStep,
     Outcome,
     Page,
     Placed,
@@ -62,6 +63,8 @@ from windlass.engine.contract import (
     SessionCommand,
     SessionRecord,
     Stats,
+    Step,
+    StepCode,
     Tended,
     Turn,
     Verdict,
@@ -71,6 +74,7 @@ from windlass.engine.contract import (
     check_copies,
     check_document_changes,
     check_report,
+    check_steps,
 )
 from windlass.engine.sql.transaction import read_settings
 from windlass.engine.sql.verbs import (
@@ -85,6 +89,7 @@ from windlass.engine.sql.verbs import (
     read,
     schedules,
     sessions,
+    steps,
     unique,
 )
 from windlass.engine.sql.verbs.sessions import set_command
@@ -172,6 +177,15 @@ class SQLiteEngine:
             return Turn(verdicts=verdicts, batch=claim.claim(tx, session, nonce, plan, limit))
 
         return self._write(work)
+
+    # ---------------------------------------------------------------------------------- steps
+
+    def put_steps(self, new: Sequence[NewStep]) -> list[StepCode]:
+        check_steps([one.step for one in new])
+        return self._write(lambda tx: steps.put(tx, new))
+
+    def read_steps(self, id: str, token: str) -> tuple[Step, ...] | None:
+        return self._read(lambda db, _now: steps.read(db, id, token))
 
     # ------------------------------------------------------------------------------ sessions
 

@@ -87,7 +87,7 @@ class Transaction(SQLiteStatements, SqlTransaction):
             self.run("replace_payload", row, payload)
 
     def delete_job(self, row: int) -> None:
-        for name in ("delete_job", "delete_payload", "delete_failures"):
+        for name in ("delete_job", "delete_payload", "delete_failures", "delete_steps"):
             self.run(name, row)
 
     # --------------------------------------------------------------------------- bookkeeping

@@ -50,6 +50,7 @@ from windlass.engine.contract import (
     KeyCopy,
     Measure,
     NewJob,
+    NewStep,
     Outcome,
     Plan,
     QueueChange,
@@ -57,6 +58,7 @@ from windlass.engine.contract import (
     ScheduleChange,
     SessionCommand,
     Stats,
+    Step,
     UniqueKey,
 )
 from windlass.testing.contract.model import Model
@@ -545,6 +547,18 @@ class QueueMachine(RuleBasedStateMachine):
         measures = [Measure(queue=queue, task=task, counts=counts) for queue, task in names]
         self.same(lambda it: it.record(reporter, number, measures))
         self.same(all_history)
+
+    # ----------------------------------------------------------------------------------- steps
+
+    @rule(
+        claim=claims,
+        names=st.lists(st.sampled_from(["a", "b", "ä"]), min_size=1, max_size=2),
+        value=st.sampled_from([b"", b"value", b"\0\xff"]),
+    )
+    def put_steps(self, claim: Claim, names: list[str], value: bytes) -> None:
+        new = [NewStep(id=claim.id, token=claim.token, step=Step(name, value)) for name in names]
+        self.same(lambda it: it.put_steps(new))
+        self.same(lambda it: it.read_steps(claim.id, claim.token))
 
     # ---------------------------------------------------------------------------------- copies
 

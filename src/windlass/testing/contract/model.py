@@ -4,8 +4,8 @@ This is the specification of the verbs. It is pure, and not optimized. Its verbs
 same values as those of `windlass.engine.contract.Engine`.
 
 1. `model_state`: the state, and the transition function; `model_job`: one job.
-2. `model_sessions`, `model_claims`, `model_dead_groups`, `model_schedules`, `model_documents`,
-   `model_copies` and `model_admin`: the verbs of one concern.
+2. `model_sessions`, `model_claims`, `model_steps`, `model_dead_groups`, `model_schedules`,
+   `model_documents`, `model_copies` and `model_admin`: the verbs of one concern.
 3. This module: putting and reading jobs; `model_unique`: the rules of unique keys.
 """
 
@@ -37,12 +37,13 @@ from windlass.testing.contract.model_copies import CopyModel
 from windlass.testing.contract.model_dead_groups import DeadGroupModel
 from windlass.testing.contract.model_job import ModelJob
 from windlass.testing.contract.model_state import ModelKey
+from windlass.testing.contract.model_steps import StepModel
 
 #: A job of a listing: its order, and its record.
 Listed = tuple[tuple[Any, ...], JobRecord]
 
 
-class Model(ClaimModel, AdminModel, DeadGroupModel, CopyModel):
+class Model(ClaimModel, StepModel, AdminModel, DeadGroupModel, CopyModel):
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
         return [self._put(new) for new in jobs]
 

@@ -19,6 +19,7 @@ from windlass.engine.contract import (
 from windlass.testing.contract import model_unique
 from windlass.testing.contract.model_job import ModelJob
 from windlass.testing.contract.model_state import ModelKey, ModelState
+from windlass.testing.contract.model_steps import list_steps
 
 
 class CopyModel(ModelState):
@@ -37,6 +38,7 @@ class CopyModel(ModelState):
             keep_until_ms=job.visit_ms if record.state.is_final else None,
             until=None if record.unique_key is None else job.unique_until,
             period_until_ms=job.period_until_ms,
+            steps=list_steps(job),
         )
 
     def put_copies(self, copied: Sequence[JobCopy]) -> list[CopyCode]:
@@ -59,6 +61,7 @@ class CopyModel(ModelState):
         if copy.keep_until_ms is not None:
             job.keep_until_ms = job.visit_ms = copy.keep_until_ms
         job.unique_until, job.period_until_ms = copy.until or Until.END, copy.period_until_ms
+        job.steps = {step.name: step.value for step in copy.steps}
         self.jobs[record.id] = job
         return CopyCode.STORED
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -40,6 +40,7 @@ class ModelJob:
     result_until_ms: int = 0
     unique_until: Until = Until.END
     period_until_ms: int = 0  # the job holds its unique key at least until then
+    steps: dict[str, bytes] = field(default_factory=dict)
     replaced_by: str = ""  # id of the put that gave the job its current call
 
     @property
@@ -97,6 +98,7 @@ class ModelJob:
         )
         self.unique_until, self.period_until_ms = other.unique_until, other.period_until_ms
         self.replaced_by = new.id
+        self.steps.clear()
 
     def change_call(self, payload: bytes | None, now_ms: int) -> None:
         """Store another payload, if there is one; the old one becomes an entry of the history."""

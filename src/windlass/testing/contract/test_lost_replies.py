@@ -27,11 +27,14 @@ from windlass.engine.contract import (
     JobChange,
     Measure,
     NewJob,
+    NewStep,
     Outcome,
     Plan,
     Revival,
     ScheduleChange,
     SessionCommand,
+    Step,
+    StepCode,
     Succeeded,
     Tended,
     UniqueKey,
@@ -298,6 +301,13 @@ def record(world: World) -> tuple[Call, object]:
     return lambda: world.engine.record("worker", 1, [measure]), SAME
 
 
+def put_steps(world: World) -> tuple[Call, object]:
+    """Store a step. The repeat finds the step."""
+    held = a_claim(world)
+    new = [NewStep(id=held.id, token=held.token, step=Step("charge", b"receipt"))]
+    return lambda: world.engine.put_steps(new), [StepCode.KNOWN]
+
+
 VERBS: Final = [
     put,
     put_with_keys,
@@ -318,6 +328,7 @@ VERBS: Final = [
     change_documents,
     add_audit,
     record,
+    put_steps,
     close,
     lose,
     cancel,

@@ -198,6 +198,7 @@ class World:
             engine.list_documents("kind"),
             engine.list_audit(),
             engine.history(KEEP_MINUTES_MS),
+            [None if copy is None else copy.steps for copy in engine.read_copies(self.ids())],
         )
 
 

@@ -86,6 +86,7 @@ class Assembly:
             app.packing,
             hooks.notes,
             transactions,
+            engine,
         )
         kinds = (ThreadRunner, LoopRunner)
         end_log = self.end_log = EndLog()

@@ -113,6 +113,10 @@ class LogEvent(StrEnum):
         "commit of job %s was not answered, asking the engine until its end is known: %s",
         "job_id why",
     )
+    STEP_WAITS = (
+        "cannot reach the engine for a step of job %s, trying until it answers: %s",
+        "job_id why",
+    )
     JOB_OF_OTHER_VERSION = (
         "cannot run a job of task %s, leaving it to workers of another version: %s",
         "task why",

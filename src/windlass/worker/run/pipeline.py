@@ -49,6 +49,7 @@ from windlass.engine.contract import (
     Released,
     Retried,
     Snoozed,
+    StepVerbs,
     Succeeded,
     Unroutable,
 )
@@ -67,6 +68,7 @@ from windlass.worker.logs.events import LogEvent, Notices, log_dead_letter
 from windlass.worker.run.hooks import HookNotes
 from windlass.worker.run.interrupts import ThreadGuard
 from windlass.worker.run.rules import Rules, find_spent_budget, overridden, rules_of
+from windlass.worker.run.steps import RunSteps
 from windlass.worker.run.transactions import RunEnding, Transactions
 
 log = getLogger("windlass.worker")
@@ -109,6 +111,7 @@ class Execution:
         packing: Packing = PLAIN,
         hook_notes: HookNotes | None = None,
         transactions: Transactions | None = None,
+        steps: StepVerbs | None = None,
     ) -> None:
         self._settings = settings
         self._packing = packing
@@ -120,6 +123,7 @@ class Execution:
         self._rules: dict[Task[..., Any], Rules] = {}
         self._notices = Notices()
         self._transactions = transactions
+        self._steps = steps
         self._hook_notes = hook_notes
         self._hooks = NO_HOOKS if hook_notes is None else hook_notes.hooks
 
@@ -194,7 +198,7 @@ class Execution:
 
     def run(self, run: Run, guard: ThreadGuard) -> Outcome:
         running.set(run.context)
-        ending = self._offer_transactions(run)
+        ending = self._equip(run)
         try:
             if run.task.in_transaction:
                 transaction = run.context.transaction()
@@ -225,7 +229,7 @@ class Execution:
 
     async def run_async(self, run: Run) -> Outcome:
         running.set(run.context)
-        ending = self._offer_transactions(run)
+        ending = self._equip(run)
         try:
             if run.task.in_transaction:
                 transaction = run.context.transaction()
@@ -246,14 +250,20 @@ class Execution:
                 return await run.task.function(*run.args, **run.kwargs)
         return await run.task.function(*run.args, **run.kwargs)
 
-    def _offer_transactions(self, run: Run) -> RunEnding | None:
-        """Let the task end its job in a transaction, with an engine that has them."""
-        if self._transactions is None:
-            return None
-        conclude = partial(self._conclude_success, run)
-        ending = RunEnding(self._transactions, run.claim, run.context, conclude)
-        run.context.enter_transactions(ending)
+    def _equip(self, run: Run) -> RunEnding | None:
+        """Let the task store steps, and end its job in a transaction, with an engine that can."""
+        ending = None
+        if self._transactions is not None:
+            conclude = partial(self._conclude_success, run)
+            ending = RunEnding(self._transactions, run.claim, run.context, conclude)
+            run.context.enter_transactions(ending)
+        if self._steps is not None:
+            run.context.enter_steps(partial(self._make_steps, self._steps, run, ending))
         return ending
+
+    def _make_steps(self, verbs: StepVerbs, run: Run, ending: RunEnding | None) -> RunSteps:
+        codec = self._settings.codec
+        return RunSteps(verbs, self._packing, codec, run.claim, run.context, ending)
 
     # --------------------------------------------------------------------------------- deciding
 

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from logging import getLogger
 from types import TracebackType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 from windlass.client.connections.connection import CallerConnection
 from windlass.client.connections.recognition import read_connection
@@ -35,11 +35,13 @@ from windlass.engine.contract import (
     Verdict,
     transaction_verbs,
 )
-from windlass.errors import ClaimLost, EncodeError, EngineError, NoTransaction
+from windlass.errors import ClaimLost, EncodeError, EngineError, NoTransaction, OnceRefused
 from windlass.interrupt_shield import shield
 from windlass.task import Task
 from windlass.transaction import JobTransaction
 from windlass.worker.logs.events import LogEvent
+
+T = TypeVar("T")
 
 log = getLogger("windlass.worker")
 
@@ -148,6 +150,21 @@ class RunEnding:
             )
         if self.outcome is not None:
             raise ClaimLost(self.claim.id)
+
+    def check_may_store_step(self) -> None:
+        """Refuse a step that would outlive writes which the transaction rolls back."""
+        if self.is_open:
+            raise OnceRefused(
+                f"ctx.once() was called in the transaction of job {self.claim.id}. A completed "
+                "step is stored at once, even if the transaction is rolled back, so its writes "
+                "could be lost. Call it before `with ctx.transaction()`, and not in a task with "
+                "transaction=True. Writes in the transaction need no guard."
+            )
+        if self._is_committed:
+            raise OnceRefused(
+                f"ctx.once() was called after job {self.claim.id} has ended with its transaction. "
+                "Call it before the block."
+            )
 
     # ------------------------------------------------------------------------------ for the block
 
@@ -280,7 +297,7 @@ class _Block(JobTransaction[Any, Any]):
     ) -> None:
         self._ending.is_open = False
         if error is None:
-            await _put_off_cancellation(self._aend())
+            await put_off_cancellation(self._aend())
         else:
             await self._async_block.__aexit__(kind, error, traceback)
 
@@ -311,7 +328,7 @@ class _Block(JobTransaction[Any, Any]):
         return begun
 
 
-async def _put_off_cancellation(work: Awaitable[None]) -> None:
+async def put_off_cancellation(work: Awaitable[T]) -> T:
     """Await work that must not be cut off. A cancellation is raised after it."""
     task = asyncio.ensure_future(work)
     cancelled: CancelledError | None = None
@@ -324,9 +341,10 @@ async def _put_off_cancellation(work: Awaitable[None]) -> None:
             cancelled = error
         except BaseException:  # noqa: BLE001  # raised by `result` below
             continue
-    task.result()
+    value = task.result()
     if cancelled is not None:
         raise cancelled
+    return value
 
 
 def _refuse_event_loop() -> None:

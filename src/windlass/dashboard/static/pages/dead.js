@@ -1,9 +1,8 @@
 /**
- * Dead letters: groups of similar failures with their releases, and the retry or discard of a whole group.
+ * Dead letters: groups of similar failures, and the retry or discard of a whole group.
  *
- * 1. The address has the task, the fingerprint and the release of the groups, and the release in which a group is new:
- *    without one, the newest release.
- * 2. Each group has its error, where it is raised, an example, its queues and its releases.
+ * The address has the task, the fingerprint and the release of the groups, and the release in which a
+ * group is new: without one, the newest.
  */
 
 import { changeDead } from "../bulk.js";
@@ -86,7 +85,7 @@ function groupTable(groups, newIn, c) {
       group.function ? h("p", { class: "muted mono" }, group.function) : null,
       h("div", { class: "narrow muted" }, "first ", when(group.first_at, c.now), releasesOf(group))]],
     ["Releases", "wide fixed", releasesOf],
-    ["Queues", "wide fixed", (group) => Object.entries(group.queues).map(([queue, number]) => h("div", { key: queue }, `${queue} ${count(number)}`))],
+    ["Queues", "wide fixed", (group) => Object.entries(group.queues).map(([queue, number]) => h("div", { key: queue }, `${queue}: ${count(number)}`))],
     ["Example", "wide", (group) => jobLink(group.example)],
     ["First", "wide time", (group) => when(group.first_at, c.now)],
     ["Last", "time", (group) => when(group.last_at, c.now)],
@@ -97,7 +96,7 @@ function groupTable(groups, newIn, c) {
 /** The releases in which jobs of a group died. @param {DeadGroup} group */
 function releasesOf(group) {
   return group.releases.map((part) => h("div", { key: part.release || "" },
-    part.release ? h("a", { href: jobsOf(group, part.release) }, part.release) : "no release", ` ${count(part.count)}`));
+    part.release ? h("a", { href: jobsOf(group, part.release) }, part.release) : "no release", `: ${count(part.count)}`));
 }
 
 /** A group without a fingerprint gets one soon, and has no actions of its own. @param {DeadGroup} group @param {Context} c */

@@ -156,7 +156,7 @@ function filters(c) {
   return h("form", { class: "filters", "aria-label": "Filter", on: { submit: onSubmit } },
     text("task", "Task", "any"), text("queue", "Queue", "any"), text("key", "Unique key", "of the task"),
     text("fingerprint", "Fingerprint", "of dead jobs"), text("release", "Died in release", "any"),
-    text("since", "Enqueued since", "1h"), text("until", "Until", "now"),
+    text("since", "Enqueued since", "such as 1h"), text("until", "Until", "now"),
     known("task", c.local.tasks),
     known("queue", Object.keys(c.stats?.queues || {})),
     h("button", { type: "submit", class: "primary" }, "Filter"),

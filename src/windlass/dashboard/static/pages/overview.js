@@ -1,8 +1,7 @@
 /**
  * The overview: what waits, what runs, how fast, how well, and what needs attention.
  *
- * Counts come from the stream of events, once a second. Rates, time to drain, slots and alerts are
- * loaded every few seconds; the history of the charts as often as its span needs.
+ * Counts come once a second from the stream of events; the history as often as its span needs.
  */
 
 import { alertList } from "../alerts.js";
@@ -83,10 +82,10 @@ function tiles(data, c) {
   return h("div", { class: "tiles" },
     tile("Ready", count(jobs.ready || 0), later ? `${count(later)} later, ${count(retrying)} of them retrying` : "none later",
       { href: link(["jobs"], { state: "ready", queue }), line: sparkline(lines.ready, "blue") }),
-    tile("Oldest ready", age(oldest), oldest !== null ? "has been ready for this long" : jobs.ready ? "all of them are held" : "nothing waits", { href: link(["jobs"], { state: "ready", queue }) }),
+    tile("Oldest ready", age(oldest), oldest !== null ? "the longest wait" : jobs.ready ? "all of them are held" : "nothing waits", { href: link(["jobs"], { state: "ready", queue }) }),
     runningTile(data, c, jobs.running || 0),
-    tile("In", rate(live("enqueued") ?? inRate), `${rate(inRate)} in 5 min`, { line: sparkline(lines.enqueued, "blue") }),
-    tile("Out", rate(live("succeeded", "retried", "dead") ?? outRate), `${rate(outRate)} in 5 min`, { line: sparkline(lines.succeeded, "green") }),
+    tile("In", rate(live("enqueued") ?? inRate), `${rate(inRate)} over 5 min`, { line: sparkline(lines.enqueued, "blue") }),
+    tile("Out", rate(live("succeeded", "retried", "dead") ?? outRate), `${rate(outRate)} over 5 min`, { line: sparkline(lines.succeeded, "green") }),
     qualityTiles(data, c),
     tile("Dead", count(jobs.dead || 0), jobs.dead ? "look at the groups" : "no job is dead", { href: link(["dead"]), tone: jobs.dead ? "bad" : "" }),
     tile("Drains in", drainTime(drain?.drain_s ?? null, (jobs.ready || 0) > 0),
@@ -100,7 +99,7 @@ function lateText(late) {
   return `${first.queue} ${first.paused ? "is paused" : first.held ? "has held jobs only" : "falls behind"}`;
 }
 
-/** Failures and times, of the last quarter of an hour or of the chosen span. @param {Overview} data @param {Context} c */
+/** Failures and times of 15 minutes, or of the chosen span. @param {Overview} data @param {Context} c */
 function qualityTiles({ history }, c) {
   const isShort = spanOf(c).step === "minute";
   const found = summary(isShort ? history.rows.filter((row) => c.now - Date.parse(row.at) < LATELY_MS) : history.rows);
@@ -108,15 +107,15 @@ function qualityTiles({ history }, c) {
   return [
     tile("Failures", share(found.share), `${count(found.failed)} of ${count(found.runs)} in ${span}`,
       { tone: found.share ? "bad" : "", line: sparkline(c.local.lines.failed, "red") }),
-    tile("Wait", duration(found.wait50), `p50, p99 ${duration(found.wait)}`, { line: sparkline(c.local.lines.wait, "amber") }),
-    tile("Run", duration(found.p50), `p50, p99 ${duration(found.p99)}`, { line: sparkline(c.local.lines.run, "green") }),
+    tile("Wait p50", duration(found.wait50), `p99 ${duration(found.wait)}`, { line: sparkline(c.local.lines.wait, "amber") }),
+    tile("Run p50", duration(found.p50), `p99 ${duration(found.p99)}`, { line: sparkline(c.local.lines.run, "green") }),
   ];
 }
 
 /** @param {Overview} data @param {Context} c @param {number} running */
 function runningTile({ workers, hasMoreWorkers }, c, running) {
   const slots = sum(workers.map((one) => one.slots));
-  const busy = sum(workers.map((one) => one.jobs));
+  const busy = sum(workers.map((one) => Math.min(one.jobs, one.slots))); // some are claimed ahead
   const more = slots ? `${count(busy)} of ${count(slots)}${hasMoreWorkers ? "+" : ""} slots in use` : "no worker is live";
   return tile("Running", count(running), more, { href: link(["jobs"], { state: "running", queue: c.place.query.queue }), tone: slots ? "" : "bad",
     line: h("meter", { min: 0, max: Math.max(1, slots), value: busy, "aria-label": "Slots in use" }) });
@@ -158,14 +157,15 @@ function queueTable(queues, c) {
   const jobs = (/** @type {any} */ q, /** @type {string} */ state) => live[q.queue]?.jobs[state] || 0;
   const number = (/** @type {any} */ q, /** @type {string} */ state) =>
     (jobs(q, state) ? h("a", { href: link(["jobs"], { queue: q.queue, state }) }, count(jobs(q, state))) : h("span", { class: "muted" }, "0"));
+  const most = Math.max(...queues.flatMap((q) => [q.in_rate, q.out_rate]));
   return table({ label: "Queues", key: (q) => q.queue, rows: queues, columns: [
     ["Queue", "", (q) => [queueLink(q.queue), q.paused ? [" ", badge("paused")] : null]],
     ["Ready", "number", (q) => number(q, "ready")],
     ["Oldest", "time", (q) => age(live[q.queue]?.oldest_ready_s)],
     ["Running", "wide number", (q) => number(q, "running")],
     ["Dead", "wide number", (q) => number(q, "dead")],
-    ["In", "wide number", (q) => rate(q.in_rate)],
-    ["Out", "wide number", (q) => rate(q.out_rate)],
+    ["In", "wide number", (q) => rate(q.in_rate, most)],
+    ["Out", "wide number", (q) => rate(q.out_rate, most)],
     ["Drains in", "time", (q) => drainTime(q.drain_s, jobs(q, "ready") > 0, q.held)],
   ] });
 }

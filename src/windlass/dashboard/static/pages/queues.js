@@ -26,23 +26,25 @@ function render({ queues, loads }, c) {
     const number = jobs(q, state);
     return number ? h("a", { href: link(["jobs"], { queue: q.name, state }) }, count(number)) : h("span", { class: "muted" }, "0");
   };
+  const most = Math.max(...Object.values(loads).flatMap((q) => [q.in_rate, q.out_rate]));
   if (!queues.length) {
     return [pageHead("Queues"), empty("No queue has jobs or settings yet.",
       "A queue appears with its first job: ", h("code", null, "windlass enqueue TASK"), ".")];
   }
   return [pageHead("Queues"), table({ label: "Queues", key: (q) => q.name, rows: queues, columns: [
     ["Queue", "", (q) => [h("a", { href: link(["jobs"], { queue: q.name }) }, q.name), q.paused ? [" ", badge("paused")] : null,
-      h("p", null, h("a", { href: link([], { queue: q.name }), "aria-label": `History of ${q.name}` }, "History"))]],
+      h("p", null, h("a", { href: link([], { queue: q.name }), "aria-label": `History of ${q.name}` }, "History")),
+      h("div", { class: "narrow muted" }, `${count(jobs(q, "running"))} running, ${count(jobs(q, "dead"))} dead`)]],
     ["Ready", "number", (q) => cell(q, "ready")],
     ["Running", "wide number", (q) => cell(q, "running")],
     ["Scheduled", "wide number", (q) => cell(q, "scheduled")],
     ["Retrying", "wide number", (q) => cell(q, "retrying")],
     ["Dead", "wide number", (q) => cell(q, "dead")],
     ["Oldest", "time", (q) => age((live[q.name] || q).oldest_ready_s)],
-    ["In", "wide number", (q) => rate(loads[q.name]?.in_rate)],
-    ["Out", "wide number", (q) => rate(loads[q.name]?.out_rate)],
+    ["In", "wide number", (q) => rate(loads[q.name]?.in_rate, most)],
+    ["Out", "wide number", (q) => rate(loads[q.name]?.out_rate, most)],
     ["Drains in", "wide time", (q) => drainTime(loads[q.name]?.drain_s ?? null, jobs(q, "ready") > 0, loads[q.name]?.held)],
-    ["Bound", "wide number", (q) => (q.max_waiting === null ? UNKNOWN : count(q.max_waiting))],
+    ["Max waiting", "wide number", (q) => (q.max_waiting === null ? UNKNOWN : count(q.max_waiting))],
     ["Actions", "actions", (q) => actions(q, c, jobs(q, "ready") + jobs(q, "scheduled") + jobs(q, "retrying"))],
   ] })];
 }

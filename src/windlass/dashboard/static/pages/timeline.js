@@ -4,7 +4,7 @@
  */
 
 import { h } from "../dom.js";
-import { between, duration } from "../format.js";
+import { between, clock, duration } from "../format.js";
 import { code, jsonCode, when } from "../ui.js";
 
 /** How an attempt ended, or what else happened; and its tone. */
@@ -14,10 +14,13 @@ const EVENTS = {
   suspect: ["ran when its process died", "red"], lose: ["its worker was lost", "red"], revive: ["Arguments changed", "grey"],
 };
 
+/** How long ago, and the time of day as in logs. @param {Maybe<string>} at @param {number} now */
+const moment = (at, now) => [when(at, now), h("span", { class: "muted fixed" }, ` ${clock(at).slice(0, 19)}`)];
+
 /** @param {Job} job @param {number} now */
 export function timeline(job, now) {
   return h("ol", { class: "timeline" },
-    h("li", { key: "enqueued", class: "grey" }, h("p", null, h("b", null, "Enqueued"), " ", when(job.enqueued_at, now))),
+    h("li", { key: "enqueued", class: "grey" }, h("p", null, h("b", null, "Enqueued"), " ", moment(job.enqueued_at, now))),
     job.history.map((entry, index) => past(entry, index, now)),
     latest(job, now));
 }
@@ -27,7 +30,7 @@ function past(entry, index, now) {
   const [text, tone] = EVENTS[entry.event] || [entry.event, "grey"];
   const isEdit = entry.event === "revive";
   return h("li", { key: `entry ${index}`, class: tone },
-    h("p", null, isEdit ? h("b", null, text) : [h("b", null, `Attempt ${entry.attempt}`), ` ${text}`], ", ", when(entry.ended_at, now)),
+    h("p", null, isEdit ? h("b", null, text) : [h("b", null, `Attempt ${entry.attempt}`), ` ${text}`], ", ", moment(entry.ended_at, now)),
     isEdit ? null : run(entry, between(entry.started_at, entry.ended_at)),
     entry.error ? errorText(entry.error, false) : null,
     entry.replaced && !entry.replaced.problem ? h("details", null, h("summary", null, "Arguments before"),
@@ -53,17 +56,17 @@ export function errorText(error, isOpen) {
 function latest(job, now) {
   const attempt = h("b", null, `Attempt ${job.attempts}`);
   if (job.state === "running") {
-    return h("li", { key: "latest", class: "blue" }, h("p", null, attempt, " runs, started ", when(job.started_at, now)),
+    return h("li", { key: "latest", class: "blue" }, h("p", null, attempt, " runs, started ", moment(job.started_at, now)),
       run(job, between(job.started_at, now)));
   }
   if (job.state === "succeeded") {
-    return h("li", { key: "latest", class: "green" }, h("p", null, attempt, " succeeded, ", when(job.finished_at, now)),
+    return h("li", { key: "latest", class: "green" }, h("p", null, attempt, " succeeded, ", moment(job.finished_at, now)),
       run(job, between(job.started_at, job.finished_at)));
   }
   if (job.state === "dead" || job.state === "cancelled") {
     return h("li", { key: "latest", class: job.state === "dead" ? "red" : "grey" },
-      h("p", null, h("b", null, job.state === "dead" ? "Dead" : "Cancelled"), job.reason ? ` (${job.reason})` : "", ", ", when(job.finished_at, now)));
+      h("p", null, h("b", null, job.state === "dead" ? "Dead" : "Cancelled"), job.reason ? ` (${job.reason})` : "", ", ", moment(job.finished_at, now)));
   }
   return h("li", { key: "latest", class: "grey" },
-    h("p", null, h("b", null, job.state[0].toUpperCase() + job.state.slice(1)), ", due ", when(job.due_at || job.enqueued_at, now)));
+    h("p", null, h("b", null, job.state[0].toUpperCase() + job.state.slice(1)), ", due ", moment(job.due_at || job.enqueued_at, now)));
 }

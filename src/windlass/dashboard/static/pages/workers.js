@@ -34,7 +34,7 @@ function worker(one, c) {
       h("h2", null, one.name, " ", badge(one.state), one.kind === "http" ? [" ", badge("http")] : null),
       h("div", { class: "beside" }, actions(one, c))),
     facts([
-      ["Slots in use", h("span", null, `${count(one.jobs)} of ${count(one.slots)} `,
+      ["Slots in use", h("span", null, `${count(Math.min(one.jobs, one.slots))} of ${count(one.slots)} `,
         h("meter", { min: 0, max: Math.max(1, one.slots), value: one.jobs, "aria-label": "Slots in use" }))],
       ["Processes", one.most_children ? `${one.session_count} (from ${one.least_children} to ${one.most_children})` : count(one.session_count)],
       ["Queues", one.queues.length ? one.queues.join(", ") : "all"],

@@ -9,6 +9,14 @@ UNION ALL
 SELECT id, coalesce(ready_ms, created_ms), 0, keep_until_ms, unique_until, coalesce(period_until_ms, 0)
 FROM windlass.ended WHERE id = ANY($1::text[])
 
+-- name: copy_steps
+-- The steps of some jobs, in any order.
+SELECT found.id, steps.name, steps.value FROM (
+    SELECT id, row FROM windlass.jobs WHERE id = ANY($1::text[])
+    UNION ALL
+    SELECT id, row FROM windlass.ended WHERE id = ANY($1::text[])
+) AS found JOIN windlass.steps ON steps.job = ANY(ARRAY[found.row])
+
 -- name: insert_copy
 -- Store a copied job that has not succeeded.
 INSERT INTO windlass.jobs (

@@ -32,8 +32,8 @@ FROM windlass.meta WHERE one = 1
 UPDATE windlass.sessions SET expires_ms = $1 WHERE gone = 0 AND expires_ms > $1
 
 -- name: delete_job
--- Remove one job with its history.
-WITH history AS (DELETE FROM windlass.failures WHERE job = $1)
+-- Remove one job with its history and its steps.
+WITH history AS (DELETE FROM windlass.failures WHERE job = $1), steps AS (DELETE FROM windlass.steps WHERE job = $1)
 DELETE FROM windlass.jobs WHERE row = $1
 
 -- name: is_known

@@ -8,6 +8,10 @@ SELECT queue, count(*) FROM windlass.ended_0 GROUP BY queue
 -- Remove the histories of the expired jobs of a partition.
 DELETE FROM windlass.failures USING windlass.ended_0 WHERE failures.job = ended_0.row AND ended_0.keep_until_ms <= $1::bigint
 
+-- name: forget_steps_of_slot
+-- Remove the steps of the expired jobs of a partition.
+DELETE FROM windlass.steps USING windlass.ended_0 WHERE steps.job = ended_0.row AND ended_0.keep_until_ms <= $1::bigint
+
 -- name: forget_keys_of_slot
 -- Forget the unique keys of the expired jobs of a partition.
 DELETE FROM windlass.unique_keys USING windlass.ended_0
@@ -42,7 +46,8 @@ SELECT set_config('lock_timeout', '100ms', true), set_config('statement_timeout'
        set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true)
 
 -- name: purge_ended
--- Remove expired records of jobs that succeeded, with their histories and unique keys; return their numbers by line.
+-- Remove expired records of jobs that succeeded, with their histories, steps and unique keys; return their numbers by
+-- line.
 -- Some partitions are left out, apart from records that expired before another instant.
 WITH expired AS (
     SELECT tableoid, ctid FROM windlass.ended
@@ -54,6 +59,8 @@ WITH expired AS (
     RETURNING ended.row, ended.id, ended.task, ended.queue, ended.unique_key
 ), histories AS (
     DELETE FROM windlass.failures USING gone WHERE failures.job = ANY(ARRAY[gone.row])
+), steps AS (
+    DELETE FROM windlass.steps USING gone WHERE steps.job = ANY(ARRAY[gone.row])
 ), keys AS (
     DELETE FROM windlass.unique_keys USING gone
     WHERE gone.unique_key IS NOT NULL AND unique_keys.task = ANY(ARRAY[gone.task])

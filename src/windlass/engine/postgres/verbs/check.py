@@ -75,6 +75,7 @@ class Disagreement(NamedTuple):
 _JOBS: Final = Walk("jobs", ("row",))
 _ENDED: Final = Walk("ended", ("keep_until_ms", "row"))
 _FAILURES: Final = Walk("failures", ("job",))
+_STEPS: Final = Walk("steps", ("job",))
 _UNIQUE_KEYS: Final = Walk("unique_keys", ("task", "key"))
 _DEATHS: Final = Walk("deaths", ("job",))
 _DEAD_GROUPS: Final = Walk("dead_groups", ("number",))
@@ -112,6 +113,20 @@ DISAGREEMENTS: Final = (
         DELETE FROM windlass.failures WHERE job = :c0
         AND NOT EXISTS (SELECT 1 FROM windlass.jobs WHERE jobs.row = failures.job)
         AND NOT EXISTS (SELECT 1 FROM windlass.ended WHERE ended.row = failures.job)
+        """,
+    ),
+    Disagreement(
+        contradictions.STEP_OF_NO_JOB,
+        _STEPS,
+        """
+        SELECT DISTINCT job FROM windlass.steps WHERE {stretch}
+        AND NOT EXISTS (SELECT 1 FROM windlass.jobs WHERE jobs.row = steps.job)
+        AND NOT EXISTS (SELECT 1 FROM windlass.ended WHERE ended.row = steps.job)
+        """,
+        """
+        DELETE FROM windlass.steps WHERE job = :c0
+        AND NOT EXISTS (SELECT 1 FROM windlass.jobs WHERE jobs.row = steps.job)
+        AND NOT EXISTS (SELECT 1 FROM windlass.ended WHERE ended.row = steps.job)
         """,
     ),
     Disagreement(

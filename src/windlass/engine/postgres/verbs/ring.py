@@ -63,6 +63,7 @@ def empty(tx: Transaction, slot: Slot) -> int:
     # A job may end in this partition until it is locked: only what has expired is forgotten.
     tx.rows_of_slot("forget_keys_of_slot", slot.number, tx.now_ms)
     tx.rows_of_slot("forget_failures_of_slot", slot.number, tx.now_ms)
+    tx.rows_of_slot("forget_steps_of_slot", slot.number, tx.now_ms)
     tx.rows_of_slot("lock_slot", slot.number)
     if tx.rows_of_slot("slot_has_records", slot.number, tx.now_ms):
         return 0

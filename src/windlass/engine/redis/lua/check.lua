@@ -4,6 +4,7 @@
 -- Returns: {next cursor ("" = at the end), a sentence for each disagreement}
 --@include indexes
 
+local CHECKED_OWNERS = 50  -- jobs with steps, in one batch
 local reply = { '' }
 
 local function say(sentence, ...)
@@ -196,6 +197,16 @@ local function check_groups(group)
   reply[1] = #groups == BITE and groups[BITE] or ''
 end
 
+local function check_steps(after)
+  local ids = owners_behind(after, CHECKED_OWNERS)
+  for _, id in ipairs(ids) do
+    if not load(id) then
+      say('A step is stored for job %s, which does not exist.', id)
+    end
+  end
+  reply[1] = #ids == CHECKED_OWNERS and ids[CHECKED_OWNERS] or ''
+end
+
 -- Indexes that are not keyed by the id of a job.
 local OTHERS = { dead_groups = check_group, lines = check_entry, lease = check_lease, schedule_names = check_schedule, schedule_due = check_schedule }
 
@@ -264,6 +275,8 @@ elseif ARGV[4] == 'ready_lines' then
   check_lines(ARGV[5] == '0' and '' or ARGV[5])
 elseif ARGV[4] == 'listed_groups' then
   check_groups(ARGV[5] == '0' and '' or ARGV[5])
+elseif ARGV[4] == 'steps' then
+  check_steps(ARGV[5] == '0' and '' or ARGV[5])
 elseif ARGV[4] == 'body' then
   walk_bodies(ARGV[5])
 else

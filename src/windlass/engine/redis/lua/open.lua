@@ -4,7 +4,7 @@
 -- with another format or number of partitions stays unchanged.
 -- KEYS: meta job body extra ready due parked held asked keep dead lease sessions forget keys
 -- KEYS: key_expiry count total unique idle waiters watch watch_until schedule schedule_names schedule_due
--- KEYS: lines cancelled document audit history deaths dead_groups
+-- KEYS: lines cancelled document audit history deaths dead_groups steps
 -- ARGV: 1 format, 2 number of partitions, 3 an id, which identifies the data stored from now on, 4 the
 --       name of `meta` in the format before, 5 "1" if jobs of that format are migrated, then for each key the
 --       score of its sentinel ("" = a hash)

@@ -42,6 +42,8 @@ local function replace(id, record, new_job, body)
   local is_ready = due_ms <= now_ms
   leave(id, record)
   count(record[QUEUE], record[STATE], -1)
+--@insert steps
+  forget_steps(id)  -- they are parts of the old call
   reset_budgets(id, record)
   record[SUSPECT], record[HOLD], record[STATE] = 0, 'none', is_ready and 'ready' or 'scheduled'
   record[QUEUE], record[PRIORITY], record[EXPIRES_MS] = new_job[3], new_job[4], expires_ms(new_job)

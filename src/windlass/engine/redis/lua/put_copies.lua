@@ -1,10 +1,11 @@
 -- Store copies of jobs of another engine, each at the end of its line and otherwise exactly as it is.
 -- ARGV: 1-3 clock, then for each copy its head, its call, its progress or why it is held, and the entries of its
---       history, as `moves` stores them. A head names its fields, see `encode`: instants and numbers that are not
+--       history, as `moves` stores them, and name and value of each step. A head names its fields, see `encode`: instants and numbers that are not
 --       set are -1, texts are "".
 -- Returns: for each copy "stored", "known" or "held"
 --@adds
 --@include unique
+--@include steps
 define_codec()
 
 -- The record of a copy.
@@ -59,6 +60,10 @@ local function put(copy, at)
   for number = 0, copy.failures - 1 do
     write('HSET', key.extra, 'f:' .. number .. ':' .. id, ARGV[at + 2 + number])
   end
+  for number = 0, copy.steps - 1 do
+    local from = at + 2 + copy.failures + 2 * number
+    write('ZADD', key.steps, '0', step_member(id, ARGV[from], ARGV[from + 1]))
+  end
   enter(id, record, copy.keep_ms)
   count(record[QUEUE], record[STATE], 1)
   if record[STATE] == 'dead' then
@@ -72,7 +77,7 @@ local copies, places, ids, reply, at = {}, {}, {}, {}, 4
 while at <= #ARGV do
   local copy = cmsgpack.unpack(ARGV[at])
   copies[#copies + 1], places[#places + 1], ids[#ids + 1] = copy, at + 1, copy.id
-  at = at + 3 + copy.failures
+  at = at + 3 + copy.failures + 2 * copy.steps
 end
 fetch(ids)
 for number, copy in ipairs(copies) do

@@ -8,6 +8,7 @@
 --@adds
 --@include indexes
 
+local CHECKED_OWNERS = 50  -- jobs with steps, in one batch
 local walk, far, is_changing = ARGV[4], ARGV[5], ARGV[6] == '1'
 local reply = { '' }
 
@@ -246,6 +247,18 @@ function WALKS.body()
       call('HDEL', key.body, id)
     end
   end)
+end
+
+function WALKS.steps()
+  local ids = owners_behind(far == '0' and '' or far, CHECKED_OWNERS)
+  for _, id in ipairs(ids) do
+    if not load(id) and fix('A step is stored for job %s, which does not exist: it is removed.', id) then
+      for _, member in ipairs(call('ZRANGEBYLEX', key.steps, '[' .. id, '(' .. id .. '\1')) do
+        call('ZREM', key.steps, member)
+      end
+    end
+  end
+  reply[1] = #ids == CHECKED_OWNERS and ids[CHECKED_OWNERS] or ''
 end
 
 function WALKS.keys()

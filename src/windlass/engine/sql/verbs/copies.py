@@ -1,7 +1,7 @@
 """Copies: read jobs and idempotency keys completely, and store those of another engine.
 
 1. `read` adds to the record of a job what other engines need.
-2. `put` stores copies as they are: place in line, counters, history and unique key.
+2. `put` stores copies as they are: place in line, counters, history, steps and unique key.
 3. `list_keys`, `put_keys` and `list_holders`: keys, which may outlive their jobs.
 """
 
@@ -27,6 +27,7 @@ from windlass.engine.contract import (
     KeyCopy,
     KeyPage,
     LinePlace,
+    Step,
 )
 from windlass.engine.sql.statements import Row, Statements
 from windlass.engine.sql.transaction import SqlTransaction, read_settings, unpack_settings
@@ -41,6 +42,7 @@ _cursor: Final = msgspec.json.Decoder(tuple[str, str])
 def read(db: Statements, ids: Sequence[str], now_ms: int) -> list[JobCopy | None]:
     settings = read_settings(db)
     details = {job_id: rest for job_id, *rest in db.rows("read_copies", db.array(ids))}
+    done = _read_steps(db, ids)
 
     def read_one(record: JobRecord | None) -> JobCopy | None:
         if record is None:
@@ -56,9 +58,18 @@ def read(db: Statements, ids: Sequence[str], now_ms: int) -> list[JobCopy | None
             keep_until_ms=keep_until_ms,
             until=None if until is None else Until(until),
             period_until_ms=period_until_ms,
+            steps=tuple(done.get(record.id, ())),
         )
 
     return [read_one(record) for record in get(db, ids, now_ms)]
+
+
+def _read_steps(db: Statements, ids: Sequence[str]) -> dict[str, list[Step]]:
+    found: dict[str, list[Step]] = {}
+    rows = db.rows("copy_steps", db.array(ids))
+    for job_id, name, value in sorted(rows, key=lambda row: row[1].encode()):
+        found.setdefault(job_id, []).append(Step(name, value))
+    return found
 
 
 # ---------------------------------------------------------------------------------------- storing
@@ -82,6 +93,8 @@ def _put(tx: SqlTransaction, copy: JobCopy, known: set[str]) -> CopyCode:
     number = tx.insert_copy(_columns_of(tx, copy), record.payload)
     for failure in _failures_of(number, record):
         tx.run("insert_failure", *failure)
+    for step in copy.steps:
+        tx.run("add_step", number, step.name, step.value)
     _note_stored(tx, record)
     known.add(record.id)
     return CopyCode.STORED

@@ -135,6 +135,7 @@ def _replace(tx: SqlTransaction, job: JobRow, new: NewJob, unique: UniqueKey) ->
     if is_ready and not keeps_age:
         tx.note_age(job.row, new.queue)
     tx.store_payload(job.row, new.payload)
+    tx.run("delete_steps", job.row)  # they are parts of the old call
     tx.touched.update((job.queue, new.queue))
     tx.counts[job.queue, job.state] -= 1
     tx.counts[new.queue, state] += 1

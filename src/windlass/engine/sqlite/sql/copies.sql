@@ -6,6 +6,11 @@
 SELECT id, coalesce(ready_ms, created_ms), age, keep_until_ms, unique_until, coalesce(period_until_ms, 0)
 FROM jobs WHERE id IN (SELECT value FROM json_each(?))
 
+-- name: copy_steps
+-- The steps of some jobs, in any order.
+SELECT jobs.id, steps.name, steps.value FROM jobs CROSS JOIN steps ON steps.job = jobs.row
+WHERE jobs.id IN (SELECT value FROM json_each(?))
+
 -- name: insert_copy
 -- Store a copied job.
 INSERT INTO jobs (

@@ -52,6 +52,12 @@ DISAGREEMENTS: Final = (
         "DELETE FROM failures WHERE job = :c0",
     ),
     Disagreement(
+        contradictions.STEP_OF_NO_JOB,
+        "SELECT DISTINCT job FROM steps "
+        "WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE row = steps.job)",
+        "DELETE FROM steps WHERE job = :c0",
+    ),
+    Disagreement(
         contradictions.UNKNOWN_SESSION,
         "SELECT id, session FROM jobs WHERE state = 'running' "
         "AND NOT EXISTS (SELECT 1 FROM sessions WHERE session = jobs.session AND gone < 2)",

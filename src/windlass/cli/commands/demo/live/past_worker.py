@@ -79,6 +79,7 @@ class PastWorker:
             lambda task: None,
             state=self._pace,
             packing=app.packing,
+            steps=app.engine,
         )
         self._reporter = random_digits(16)
         self._reports = count(1)

@@ -5,6 +5,7 @@
 --@include line
 --@include walk
 --@include group_walk
+--@include steps
 define_groups()
 
 local SENTINELS = {
@@ -13,7 +14,7 @@ local SENTINELS = {
   set = {
     'ready', 'lines', 'due', 'parked', 'held', 'asked', 'keep', 'cancelled', 'dead', 'lease', 'forget',
     'key_expiry', 'idle', 'unique', 'watch_until', 'schedule_names', 'schedule_due', 'document', 'audit',
-    'history', 'deaths', 'dead_groups',
+    'history', 'deaths', 'dead_groups', 'steps',
   },
 }
 -- Scores of sentinels that are not 0.
@@ -60,6 +61,20 @@ local function groups_behind(group, most)
   while following and #found < most do
     found[#found + 1] = following
     following = next_group('[' .. following .. '\1', '+')
+  end
+  return found
+end
+
+-- Some jobs with steps, after one. Values may be large, so one step of each job is read.
+local function owners_behind(id, most)
+  local found, bound = {}, id == '' and '(' or '(' .. id .. '\1'
+  while #found < most do
+    local member = call('ZRANGEBYLEX', key.steps, bound, '+', 'LIMIT', 0, 1)[1]
+    if not member then
+      break
+    end
+    local owner = string.match(member, '^[^%z]*')
+    found[#found + 1], bound = owner, '(' .. owner .. '\1'
   end
   return found
 end

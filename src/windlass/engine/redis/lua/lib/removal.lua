@@ -1,6 +1,7 @@
 -- Remove a job.
 -- KEYS: body keys key_expiry
 --@include unique
+--@include steps
 
 -- Free the idempotency key of a removed job. While the job waited, its key may have expired, and belong
 -- to another job by now.
@@ -35,6 +36,7 @@ local function remove(id, record)
   end
   write('HDEL', key.extra, 'r:' .. id, 'p:' .. id)
   write('HDEL', key.extra, 'k:' .. id)
+  forget_steps(id)
   for number = 0, math.min(record[FAILURES], MAX_FAILURES) - 1 do
     write('HDEL', key.extra, 'f:' .. number .. ':' .. id)
   end
