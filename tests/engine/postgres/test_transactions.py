@@ -8,7 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import asyncpg
 import psycopg
@@ -408,7 +408,11 @@ async def begin_asyncpg(url: str) -> tuple[Any, Callable[[], Awaitable[None]]]:
     return connection, end
 
 
-@pytest.mark.parametrize("statement", range(5, 11))
+#: The number of statements of an enqueue with a unique key.
+STATEMENTS: Final = 8
+
+
+@pytest.mark.parametrize("statement", range(1, STATEMENTS + 1))
 @pytest.mark.parametrize(
     ("begin", "adapter"),
     [(begin_psycopg, AsyncPsycopgConnection), (begin_asyncpg, AsyncpgConnection)],
