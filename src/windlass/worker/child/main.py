@@ -129,6 +129,7 @@ class Child:
         self._release = ""
         self._lifespan: HeldLifespan | None = None
         self._is_ending = False
+        self._has_left = False  # the lifespan; only functions at exit are left
         self._drains_early = False
         self._is_quiet = False
         self._quieting = Lock()  # held to set the fetcher, or what it must know
@@ -274,6 +275,7 @@ class Child:
                 self._assembly.hooks.close(self._hooks_s)
             if self._lifespan is not None:
                 self._lifespan.leave(LEAVE_S)
+        self._has_left = True
         shutdown = Thread(target=self._shut_down, name="shutdown", daemon=True)
         try:
             shutdown.start()
@@ -338,10 +340,10 @@ class Child:
                 self._fetcher.set_quiet(is_quiet)
 
     def _leave_hooks(self) -> None:
-        """End without a job to hand back. If nothing was claimed yet, end at once. If all is
-        reported, the shutdown that has begun continues without waiting for hooks: exiting the
-        lifespan has a time limit of its own."""
-        if not self._is_ending:
+        """End without a job to hand back: at once, if nothing was claimed yet, or only functions at
+        exit are left. Otherwise all is reported: wait for hooks no longer, and exit the lifespan,
+        which has a time limit of its own."""
+        if not self._is_ending or self._has_left:
             os._exit(0)
         if self._assembly is not None:
             self._assembly.hooks.abandon()
