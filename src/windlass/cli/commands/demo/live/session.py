@@ -37,6 +37,8 @@ APP: Final = "windlass.cli.commands.demo.live.tasks:app"
 POISON_S: Final = 180
 #: How long the server waits for the worker, in seconds.
 START_S: Final = 10.0
+#: Whether a signal has come: Python drops an exception that is raised while it deletes an object.
+_is_interrupted = Event()
 
 
 def run_live(port: int) -> int:
@@ -78,8 +80,10 @@ def _run(app: Windlass, listening: socket, folder: Path) -> int:
     worker = None
     try:
         _make_past(app)
+        _raise_if_interrupted()
         worker = start_worker(APP, folder / "worker.log")
         _await_worker(app, worker)
+        _raise_if_interrupted()
         with LoadProducer(app, worker):
             _serve(app, listening)
     except KeyboardInterrupt:  # before the server handled signals
@@ -133,8 +137,19 @@ def _serve(app: Windlass, listening: socket) -> None:
 
 def _end_on_every_signal() -> None:
     """Let SIGTERM end the demo as Ctrl-C does, and the end of the terminal (SIGHUP) as SIGTERM."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, _interrupt)
+    signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGHUP, _pass_on)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    _is_interrupted.set()
+    raise KeyboardInterrupt
+
+
+def _raise_if_interrupted() -> None:
+    if _is_interrupted.is_set():
+        raise KeyboardInterrupt
 
 
 def _pass_on(_signal: int, _frame: FrameType | None) -> None:
