@@ -94,7 +94,13 @@ SECTIONS: Final = {
         "guides/*",
         "recipes",
     ],
-    "Operations": ["operations", "benchmarks/README", "benchmarks/scale", "versions"],
+    "Operations": [
+        "operations",
+        "benchmarks/README",
+        "benchmarks/postgres",
+        "benchmarks/scale",
+        "versions",
+    ],
     "Reference": ["reference/python", "reference/*"],
     "Inside": [
         "internals/life-of-a-job",

@@ -36,7 +36,7 @@ def summary(results: PeerResults) -> str:
     note = (
         f"Medians of up to {results.runs} rounds on {results.machine['cores']} cores, by "
         "`make bench-peers`. [All figures](docs/benchmarks/README.md), with ranges, settings and "
-        "where windlass is behind."
+        "where windlass is behind, also [on PostgreSQL](docs/benchmarks/postgres.md)."
     )
     return "\n".join([*lines, "", note, ""])
 

@@ -8,7 +8,17 @@ from xml.etree import ElementTree
 from benchmarks.page import README
 from benchmarks.peers.charts import Bar, draw
 from benchmarks.peers.measures import MEASURES
-from benchmarks.peers.page import CHARTS, FOLDER, PAGE, RESULTS, SECTIONS, chart, page
+from benchmarks.peers.page import (
+    CHARTS,
+    FOLDER,
+    PAGE,
+    POSTGRES_PAGE,
+    POSTGRES_RESULTS,
+    RESULTS,
+    SECTIONS,
+    chart,
+    page,
+)
 from benchmarks.peers.results import read_results
 from benchmarks.peers.summary import BEGIN, END, summary
 from tests.benchmarks.sample import sample
@@ -91,3 +101,13 @@ def test_the_published_page_is_that_of_the_stored_results() -> None:
         assert FOLDER.joinpath(f"{name}.svg").read_text(encoding="utf-8") == chart(results, name)
     shown = README.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0]
     assert results.is_quick or shown == summary(results)
+
+
+def test_the_page_of_postgres_has_its_targets_and_no_charts() -> None:
+    results = read_results(POSTGRES_RESULTS)
+    text = POSTGRES_PAGE.read_text(encoding="utf-8")
+    assert text == page(results)
+    assert "# Benchmarks on PostgreSQL" in text
+    assert "old snapshot: bulk, against the best" in text
+    assert "Redis, against" not in text
+    assert ".svg" not in text
