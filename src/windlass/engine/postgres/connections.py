@@ -174,7 +174,8 @@ class Connections:
                 connection.deadline, connection.is_used = deadline, False
                 value = work(connection)
             except (psycopg.Error, TimeoutError) as error:
-                was_sent = was_sent or (connection is not None and connection.is_used)
+                is_used = connection is not None and connection.is_used
+                was_sent = was_sent or (is_used and not _is_rolled_back(error))
                 self._discard(connection)
                 self._raise_if_final(error)
                 if cause is None or getattr(error, "sqlstate", None) is not None:
@@ -440,6 +441,15 @@ def _code_of(error: Exception) -> str | None:
         return error.sqlstate
     text = str(error)
     return next((code for words, code in _DELAYS.items() if words in text), None)
+
+
+def _is_rolled_back(error: Exception) -> bool:
+    """Whether the server has rolled back what was sent. An error that also ends the connection may
+    come after a commit: from a server that shuts down while the commit waits for a standby. So may
+    one of a pooler, which has lost the server."""
+    if not isinstance(error, psycopg.Error) or (error.sqlstate or "")[:2] in _TRANSIENT_CLASSES:
+        return False
+    return error.diag.severity_nonlocalized == "ERROR"
 
 
 def describe_failure(error: Exception) -> str:
