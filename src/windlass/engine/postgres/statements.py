@@ -30,9 +30,14 @@ def statements_for(schema: str) -> Mapping[str, bytes]:
     return {name: in_schema(text, schema).encode() for name, text in statements.items()}
 
 
+def quote_schema(schema: str) -> str:
+    """Return the name of a schema as SQL takes it, also one that is a key word, such as `user`."""
+    return f'"{schema}"'
+
+
 def in_schema(text: str, schema: str) -> str:
     """Name the tables of a text with their schema, which the search path of a user may not have."""
-    return _SCHEMA.sub(f"{schema}.", text)
+    return _SCHEMA.sub(f"{quote_schema(schema)}.", text)
 
 
 def migrations() -> Iterator[tuple[int, str]]:
