@@ -375,9 +375,9 @@ def test_bytes_that_do_not_fit_do_not_repeat_the_step(rig: Rig) -> None:
 
     rig.task.enqueue()
     rig.fail(lambda ctx: fail(ctx.once("charge", Effect("text"))))
-    assert "DecodeError: the result of ctx.once('charge')" in rig.fail(
-        lambda ctx: ctx.once("charge", charge)
-    )
+    error = rig.fail(lambda ctx: ctx.once("charge", charge))
+    assert "DecodeError: ctx.once('charge') of job " in error
+    assert "the result of ctx.once('charge'): expected int, found str. Let the annotation" in error
     assert ran == []
 
 

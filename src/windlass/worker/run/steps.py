@@ -37,7 +37,14 @@ from windlass.engine.contract import (
     StepVerbs,
     is_step_name,
 )
-from windlass.errors import ClaimLost, EncodeError, EngineUnavailable, OnceRefused
+from windlass.errors import (
+    ClaimLost,
+    DecodeError,
+    EncodeError,
+    EngineUnavailable,
+    MissingDecoder,
+    OnceRefused,
+)
 from windlass.interrupt_shield import shield
 from windlass.worker.logs.events import LogEvent
 from windlass.worker.run.transactions import RunEnding, put_off_cancellation
@@ -92,7 +99,7 @@ class RunSteps:
             with shield():
                 stored = self._find(key)
             if stored is not None:
-                return self._unpack(key, codecs, stored)
+                return self._recall(key, codecs, stored)
             value = function(*args, **kwargs)
             if inspect.isawaitable(value):
                 _refuse_awaitable(key, value)
@@ -110,7 +117,7 @@ class RunSteps:
             codecs = self._codecs_for(key, function)
             stored = await asyncio.to_thread(self._find, key)
             if stored is not None:
-                return self._unpack(key, codecs, stored)
+                return self._recall(key, codecs, stored)
             value = function(*args, **kwargs)
             if inspect.isawaitable(value):
                 value = await value
@@ -250,6 +257,20 @@ class RunSteps:
         most = min(MAX_STEP_BYTES, _room_in(self._known or {}))
         check_size(packed, most, f"The value of ctx.once({key!r})")
         return packed
+
+    def _recall(self, key: str, codecs: Codecs, stored: bytes) -> Any:
+        """The value of a step that an earlier attempt has completed, perhaps in other code."""
+        try:
+            return self._unpack(key, codecs, stored)
+        except MissingDecoder:
+            raise
+        except DecodeError as error:
+            raise DecodeError(
+                f"ctx.once({key!r}) of job {self._claim.id} ran in an earlier attempt and does not "
+                f"run again, and its stored value does not fit its function any more: {error}. Let "
+                "the annotation of the function accept the older value.",
+                task=self._claim.task,
+            ) from error
 
     def _unpack(self, key: str, codecs: Codecs, stored: bytes) -> Any:
         claim = self._claim
