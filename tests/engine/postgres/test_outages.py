@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -94,6 +96,39 @@ def test_a_caller_that_waits_for_too_long_gives_its_turn_to_the_next(database: D
     for connection in held:
         pool._discard(connection)
     assert (pool._taken, len(pool._waiting)) == (0, 0)
+
+
+def test_a_signal_handler_goes_before_the_call_that_it_interrupts(database: Database) -> None:
+    """All connections are busy, and the call waits for one."""
+    engine = database.open(timeout_ms=20_000)
+    pool = engine._connections
+    held = [pool._take(time.monotonic() + 60) for _ in range(pool._most)]
+    served: list[str] = []
+
+    def handle(*_: object) -> None:
+        engine.put([])
+        served.append("handler")
+
+    def interrupt() -> None:
+        until(lambda: pool._waiting, "the call waits")
+        os.kill(os.getpid(), signal.SIGUSR1)
+        until(lambda: len(pool._waiting) == 2, "the handler waits too")
+        pool._give_back(held.pop())
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    thread = threading.Thread(target=interrupt)
+    try:
+        thread.start()
+        began = time.monotonic()
+        engine.put([])
+        served.append("call")
+        assert time.monotonic() - began < 15
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+        for connection in held:
+            pool._discard(connection)
+    assert served == ["handler", "call"]
 
 
 def test_a_put_does_not_wait_for_long_to_announce_its_jobs(database: Database) -> None:

@@ -139,6 +139,14 @@ def pipelined(connection: Connection) -> Iterator[psycopg.Pipeline]:
         raise first
 
 
+class _Turn(threading.Condition):
+    """The place of a call among those that wait for a connection."""
+
+    def __init__(self, lock: threading.RLock) -> None:
+        super().__init__(lock)
+        self.thread = threading.get_ident()
+
+
 class Connections:
     """A pool of connections for one engine object."""
 
@@ -153,7 +161,7 @@ class Connections:
         self._lock = threading.RLock()  # a signal handler may call while its thread has it
         self._idle: list[DeadlineConnection] = []
         self._taken = 0
-        self._waiting: deque[threading.Condition] = deque()  # first come, leftmost
+        self._waiting: deque[_Turn] = deque()  # first come, leftmost
 
     @property
     def location(self) -> str:
@@ -211,9 +219,11 @@ class Connections:
 
     def _await_turn(self, deadline: float) -> None:
         """Wait for a connection in the order of the calls. The thread that gives one back runs on,
-        and would otherwise take it again before a thread that waits."""
-        turn = threading.Condition(self._lock)
-        self._waiting.append(turn)
+        and would otherwise take it again before a thread that waits. A signal handler goes before
+        the call that it has interrupted, which cannot continue before it."""
+        turn = _Turn(self._lock)
+        interrupted = (at for at, other in enumerate(self._waiting) if other.thread == turn.thread)
+        self._waiting.insert(next(interrupted, len(self._waiting)), turn)
         try:
             while self._waiting[0] is not turn or not self._is_free():
                 if not turn.wait(deadline - time.monotonic()):
