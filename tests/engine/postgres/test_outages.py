@@ -98,6 +98,17 @@ def test_a_caller_that_waits_for_too_long_gives_its_turn_to_the_next(database: D
     assert (pool._taken, len(pool._waiting)) == (0, 0)
 
 
+def test_a_call_that_gets_no_connection_says_so(database: Database) -> None:
+    engine = database.open(timeout_ms=50)
+    pool = engine._connections
+    held = [pool._take(time.monotonic() + 60) for _ in range(pool._most)]
+    with pytest.raises(EngineUnavailable, match="Other calls of this process use all") as raised:
+        engine.put([])
+    assert raised.value.unsent
+    for connection in held:
+        pool._discard(connection)
+
+
 def test_a_signal_handler_goes_before_the_call_that_it_interrupts(database: Database) -> None:
     """All connections are busy, and the call waits for one."""
     engine = database.open(timeout_ms=20_000)

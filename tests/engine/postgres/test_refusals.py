@@ -78,6 +78,22 @@ def test_a_server_without_free_connections() -> None:
     assert "The server has no free connections: raise max_connections" in text
 
 
+def test_a_server_without_room_for_locks() -> None:
+    server = private_server(max_connections="5", max_locks_per_transaction="10")
+    with ExitStack() as stack:
+        stack.callback(server.end)
+        database = stack.enter_context(without_tables(server))
+        engine = database.open(user=OWNER, timeout_ms=300)
+        engine.stats()
+        holder = stack.enter_context(server.connect(user=OWNER))
+        with pytest.raises(psycopg.errors.OutOfMemory):
+            holder.execute("SELECT pg_advisory_lock(n) FROM generate_series(1, 100000) AS n")
+        jobs = [new_job(number, idempotency_key=f"{number}") for number in range(500)]
+        with pytest.raises(EngineUnavailable, match="raise max_locks_per") as refused:
+            engine.put(jobs)
+    assert refused.value.unsent
+
+
 def test_a_pooler_that_the_url_does_not_name(database: Database) -> None:
     with pooled(database) as pooler:
         url = pooler.url(database.name)

@@ -66,7 +66,10 @@ _TRANSIENT: Final = {
     "40001": "Transactions on the server conflict.",
     "40P01": "Transactions on the server wait for each other.",
     "53100": "The disk of the server is full.",
-    "53200": "The server has no memory left.",
+    "53200": (
+        "The server has no memory left; if it names locks, many enqueues with keys run at once: "
+        "raise max_locks_per_transaction."
+    ),
     "53300": "The server has no free connections: raise max_connections, or use a pooler.",
     "55P03": "Another transaction holds a lock for long.",
     "57014": (
@@ -137,6 +140,10 @@ def pipelined(connection: Connection) -> Iterator[psycopg.Pipeline]:
             raise
     if first is not None:
         raise first
+
+
+class _NoTurnError(TimeoutError):
+    """No connection became free in time."""
 
 
 class _Turn(threading.Condition):
@@ -227,7 +234,7 @@ class Connections:
         try:
             while self._waiting[0] is not turn or not self._is_free():
                 if not turn.wait(deadline - time.monotonic()):
-                    raise TimeoutError("all connections are busy")
+                    raise _NoTurnError(f"all {self._most} connections are busy")
         except BaseException:
             self._waiting.remove(turn)
             self._call_next()
@@ -387,6 +394,8 @@ class Connections:
         seconds = time.monotonic() - began
         code = _code_of(cause)
         advice = _TRANSIENT.get(code or "", "Check that it runs, and the host and port in the url.")
+        if isinstance(cause, _NoTurnError):
+            advice = "Other calls of this process use all of them: see what these wait for."
         did = "did not answer" if code is None else "did no work"
         return EngineUnavailable(
             f"The PostgreSQL server at {self.address} {did} for {seconds:.1f} s "
