@@ -414,7 +414,11 @@ class PostgresEngine:
         return self._write(lambda tx: change.change_jobs(tx, changes))
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
-        return self._write(lambda tx: admin.revive(tx, revivals))
+        def work(tx: Transaction) -> list[ChangeCode]:
+            put.lock_keys_of(tx, [revival.id for revival in revivals])
+            return admin.revive(tx, revivals)
+
+        return self._write(work)
 
     def discard(
         self, ids: Sequence[str], seen: Mapping[str, int] | None = None
