@@ -63,6 +63,7 @@ PLANNER: Final = (
 #: SQLSTATE -> advice for errors that pass: a repeat may succeed.
 _TRANSIENT: Final = {
     "25006": "The server is read-only: it is a standby, or was set to be.",
+    "25P03": "This process was stopped for seconds in the middle of a transaction.",
     "40001": "Transactions on the server conflict.",
     "40P01": "Transactions on the server wait for each other.",
     "53100": "The disk of the server is full.",
