@@ -435,10 +435,20 @@ def test_an_older_format_is_left_to_the_command(
 
 
 def test_processes_of_the_older_version_may_run_meanwhile(
-    database: Database, newer: Callable[[], None], older: Callable[[], None]
+    database: Database,
+    newer: Callable[[], None],
+    older: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What they have begun takes effect, what they begin waits, and then has no effect."""
     engine, owner = database.open(), database.open(OWNER)
+    make_tables, is_older = engine.migrate, threading.Event()
+
+    def make_tables_when_older() -> int:  # this process has both versions in turn
+        assert is_older.wait(30)
+        return make_tables()
+
+    monkeypatch.setattr(engine, "migrate", make_tables_when_older)
     engine.put([new_job(0)])
     begun, may_end = threading.Event(), threading.Event()
 
@@ -460,6 +470,7 @@ def test_processes_of_the_older_version_may_run_meanwhile(
     running()
     assert migrating().steps == 1
     older()
+    is_older.set()
     with pytest.raises(FormatTooNew):
         later()
     assert database.execute("SELECT id FROM windlass.audit") == [("entry",)]
