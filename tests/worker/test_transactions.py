@@ -203,8 +203,10 @@ def test_a_commit_by_the_task_is_not_hidden(app: Windlass, database: Database) -
 
     with app.worker():
         job = early.enqueue()
-        with pytest.raises(JobFailed, match="outside of a transaction"):
+        with pytest.raises(JobFailed, match="outside of a transaction") as failed:
             job.result(timeout=20)
+    assert "which the job ends in; found one" in str(failed.value)
+    assert "Leave COMMIT and ROLLBACK to the end of the block, or of the task." in str(failed.value)
 
 
 def test_a_rollback_of_a_savepoint(app: Windlass, database: Database) -> None:

@@ -25,7 +25,7 @@ from tests.postgres_server import (
     shared_server,
 )
 from tests.worker.yard import until
-from windlass.engine.contract import Engine, Plan, Succeeded
+from windlass.engine.contract import Engine, Grade, Plan, Succeeded, Verdict
 from windlass.engine.postgres import migrate
 from windlass.engine.postgres.migrate import Place
 from windlass.engine.postgres.statements import migrations
@@ -123,7 +123,8 @@ def catalog(database: Database, schema: str = "windlass") -> list[list[tuple[Any
         ]
         lists = [sorted(map(repr, cursor.fetchall())) for cursor in found]
     assert all(lists[:4])
-    return [[(text.replace(f"{schema}.", "windlass."),) for text in texts] for texts in lists]
+    named = re.compile(rf'(?:"{schema}"|{schema})\.')
+    return [[(named.sub("windlass.", text),) for text in texts] for texts in lists]
 
 
 def run_in_thread(work: Callable[[], T]) -> Callable[[], T]:
@@ -216,6 +217,23 @@ def test_the_tables_are_in_their_own_schema(empty: Database) -> None:
     assert catalog(empty, "shop") == catalog(empty, "other_1")
     schemas = empty.execute("SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_|^info'")
     assert {name for (name,) in schemas} == {"public", "shop", "other_1"}
+
+
+@pytest.mark.parametrize("schema", ["user", "order", "default"])
+def test_a_schema_may_be_named_like_a_key_word(empty: Database, schema: str) -> None:
+    owner = empty.open_url(empty.server.url(empty.name, user=OWNER, schema=schema))
+    owner.put([new_job(1)])
+    (claim,) = claim_jobs(owner, "s", "n", Plan(), 9).claims
+    ended = Succeeded(id=claim.id, token=claim.token, result=b"1", result_ttl_ms=1_000)
+    assert owner.finish([ended]) == [Verdict.OK]
+    assert owner.check() == []
+    worker = empty.open_url(empty.server.url(empty.name, user=WORKER, schema=schema))
+    (finding,) = [one for one in worker.examine() if one.subject == "rights"]
+    grants = finding.text.rpartition("run: ")[2]
+    assert f'GRANT USAGE ON SCHEMA "{schema}" TO {WORKER};' in grants
+    empty.execute(grants)
+    (finding,) = [one for one in worker.examine() if one.subject == "rights"]
+    assert finding.grade is Grade.OK
 
 
 def test_a_pooler_may_be_between(empty: Database) -> None:
@@ -417,10 +435,20 @@ def test_an_older_format_is_left_to_the_command(
 
 
 def test_processes_of_the_older_version_may_run_meanwhile(
-    database: Database, newer: Callable[[], None], older: Callable[[], None]
+    database: Database,
+    newer: Callable[[], None],
+    older: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What they have begun takes effect, what they begin waits, and then has no effect."""
     engine, owner = database.open(), database.open(OWNER)
+    make_tables, is_older = engine.migrate, threading.Event()
+
+    def make_tables_when_older() -> int:  # this process has both versions in turn
+        assert is_older.wait(30)
+        return make_tables()
+
+    monkeypatch.setattr(engine, "migrate", make_tables_when_older)
     engine.put([new_job(0)])
     begun, may_end = threading.Event(), threading.Event()
 
@@ -442,6 +470,7 @@ def test_processes_of_the_older_version_may_run_meanwhile(
     running()
     assert migrating().steps == 1
     older()
+    is_older.set()
     with pytest.raises(FormatTooNew):
         later()
     assert database.execute("SELECT id FROM windlass.audit") == [("entry",)]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -13,7 +16,9 @@ from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables
 from tests.proxy import Proxy
 from tests.worker.yard import until
+from windlass.engine.postgres import connections
 from windlass.engine.postgres.connections import DeadlineConnection
+from windlass.engine.postgres.verbs import put
 from windlass.engine.sql.wakeup import ReadyLine
 from windlass.errors import EngineUnavailable
 
@@ -94,6 +99,73 @@ def test_a_caller_that_waits_for_too_long_gives_its_turn_to_the_next(database: D
     for connection in held:
         pool._discard(connection)
     assert (pool._taken, len(pool._waiting)) == (0, 0)
+
+
+def test_a_process_that_is_stopped_in_a_transaction_keeps_no_locks(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server ends the transaction, and the process repeats the call when it continues."""
+    monkeypatch.setattr(connections, "IDLE_MS", 50)
+    engine = database.open()
+    engine.put([new_job(1)])
+    locks = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory'"
+    put_all, calls = put.put_all, []
+
+    def put_late(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 1:
+            assert database.execute(locks)
+            until(lambda: not database.execute(locks), "the locks are free")
+        return put_all(*arguments)
+
+    monkeypatch.setattr(put, "put_all", put_late)
+    job = new_job(2, idempotency_key="key")
+    assert [placed.id for placed in engine.put([job])] == [job.id]
+    assert len(calls) == 2
+
+
+def test_a_call_that_gets_no_connection_says_so(database: Database) -> None:
+    engine = database.open(timeout_ms=50)
+    pool = engine._connections
+    held = [pool._take(time.monotonic() + 60) for _ in range(pool._most)]
+    with pytest.raises(EngineUnavailable, match="Other calls of this process use all") as raised:
+        engine.put([])
+    assert raised.value.unsent
+    for connection in held:
+        pool._discard(connection)
+
+
+def test_a_signal_handler_goes_before_the_call_that_it_interrupts(database: Database) -> None:
+    """All connections are busy, and the call waits for one."""
+    engine = database.open(timeout_ms=20_000)
+    pool = engine._connections
+    held = [pool._take(time.monotonic() + 60) for _ in range(pool._most)]
+    served: list[str] = []
+
+    def handle(*_: object) -> None:
+        engine.put([])
+        served.append("handler")
+
+    def interrupt() -> None:
+        until(lambda: pool._waiting, "the call waits")
+        os.kill(os.getpid(), signal.SIGUSR1)
+        until(lambda: len(pool._waiting) == 2, "the handler waits too")
+        pool._give_back(held.pop())
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    thread = threading.Thread(target=interrupt)
+    try:
+        thread.start()
+        began = time.monotonic()
+        engine.put([])
+        served.append("call")
+        assert time.monotonic() - began < 15
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+        for connection in held:
+            pool._discard(connection)
+    assert served == ["handler", "call"]
 
 
 def test_a_put_does_not_wait_for_long_to_announce_its_jobs(database: Database) -> None:

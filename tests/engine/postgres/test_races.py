@@ -11,11 +11,21 @@ import pytest
 
 from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables
-from windlass.core.states import State
-from windlass.engine.contract import Beat, NewJob, Plan, QueueChange, Waiter
+from windlass.core.states import Reason, State
+from windlass.engine.contract import (
+    Beat,
+    Buried,
+    ChangeCode,
+    NewJob,
+    Plan,
+    QueueChange,
+    Revival,
+    UniqueKey,
+    Waiter,
+)
 from windlass.engine.postgres.engine import PostgresEngine
 from windlass.engine.postgres.statements import PostgresStatements
-from windlass.engine.postgres.transaction import Transaction
+from windlass.engine.postgres.transaction import Transaction, lock_number
 from windlass.engine.postgres.verbs import claim, hot
 from windlass.testing.contract.world import claim_jobs
 
@@ -166,6 +176,26 @@ def test_workers_do_not_spin_while_a_due_job_is_locked(
     assert len(looks) <= 1 + 200 / claim.LOCKED_MS
     assert (batch.claims, batch.next_in_ms) == ((), claim.LOCKED_MS)
     assert claim_jobs(engine, "session", "nonce-2", Plan(), 1).claims
+
+
+def test_a_revival_locks_keys_before_jobs(database: Database) -> None:
+    """As a put does: each would otherwise wait for what the other one holds."""
+    engine = database.open()
+    jobs = [new_job(number, unique=UniqueKey(key=f"key-{number}")) for number in range(5)]
+    engine.put(jobs)
+    for claim_ in claim_jobs(engine, "session", "nonce-1", Plan(), 5).claims:
+        dead = Buried(id=claim_.id, token=claim_.token, error=b"e", reason=Reason.REJECTED)
+        engine.finish([dead])
+    key = min(lock_number("windlass", "key", "t", f"key-{number}") for number in range(5))
+    with database.server.connect(database.name) as connection, connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", [key])
+        revival = InThread(lambda: engine.revive([Revival(id=job.id) for job in jobs]))
+        await_waiting(database, 1)
+        others = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
+        assert len(connection.execute(f"{others} AND granted".encode()).fetchall()) == 0
+        free = "SELECT 1 FROM windlass.jobs FOR UPDATE NOWAIT"
+        assert len(connection.execute(free).fetchall()) == 5
+    assert revival.end() == [ChangeCode.DONE] * 5
 
 
 # ------------------------------------------------------------------------------------- isolation

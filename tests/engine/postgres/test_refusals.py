@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
+import psycopg
 import pytest
 
+from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables, without_tables
 from tests.pgbouncer import PgBouncer
 from tests.postgres_server import OWNER, private_server
+from windlass.engine.postgres.connections import DeadlineConnection
 from windlass.errors import EngineError, EngineUnavailable
 
 
@@ -74,6 +78,22 @@ def test_a_server_without_free_connections() -> None:
     assert "The server has no free connections: raise max_connections" in text
 
 
+def test_a_server_without_room_for_locks() -> None:
+    server = private_server(max_connections="5", max_locks_per_transaction="10")
+    with ExitStack() as stack:
+        stack.callback(server.end)
+        database = stack.enter_context(without_tables(server))
+        engine = database.open(user=OWNER, timeout_ms=300)
+        engine.stats()
+        holder = stack.enter_context(server.connect(user=OWNER))
+        with pytest.raises(psycopg.errors.OutOfMemory):
+            holder.execute("SELECT pg_advisory_lock(n) FROM generate_series(1, 100000) AS n")
+        jobs = [new_job(number, idempotency_key=f"{number}") for number in range(500)]
+        with pytest.raises(EngineUnavailable, match="raise max_locks_per") as refused:
+            engine.put(jobs)
+    assert refused.value.unsent
+
+
 def test_a_pooler_that_the_url_does_not_name(database: Database) -> None:
     with pooled(database) as pooler:
         url = pooler.url(database.name)
@@ -95,6 +115,47 @@ def test_a_right_that_is_missing(database: Database) -> None:
     engine = database.open()
     with pytest.raises(EngineError, match="`windlass doctor` prints the GRANT statements"):
         engine.stats()
+
+
+def test_a_read_only_server_stores_nothing(database: Database) -> None:
+    with read_only(database), pytest.raises(EngineUnavailable, match="is read-only") as refused:
+        database.open(timeout_ms=300).put([new_job(1)])
+    assert refused.value.unsent
+
+
+def test_a_commit_without_a_reply_may_have_stored(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if a repeat of the call meets a read-only server, perhaps after a failover."""
+    engine = database.open(timeout_ms=300)
+    engine.put([new_job(1)])
+    attempts = []
+    wait = DeadlineConnection.wait
+
+    def lose_first(connection: DeadlineConnection, *args: Any, **options: Any) -> Any:
+        connection.is_used = True
+        attempts.append(connection)
+        if len(attempts) == 1:
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+        return wait(connection, *args, **options)
+
+    monkeypatch.setattr(DeadlineConnection, "wait", lose_first)
+    with read_only(database), pytest.raises(EngineUnavailable, match="is read-only") as refused:
+        engine.put([new_job(2)])
+    assert not refused.value.unsent
+
+
+@contextmanager
+def read_only(database: Database) -> Iterator[None]:
+    """Let transactions on new connections be read-only, as those of a standby are."""
+    database.execute(f"ALTER DATABASE {database.name} SET default_transaction_read_only = on")
+    try:
+        yield
+    finally:
+        database.execute(
+            "SET default_transaction_read_only = off",
+            f"ALTER DATABASE {database.name} RESET default_transaction_read_only",
+        )
 
 
 def test_a_server_that_is_away_has_the_words_of_the_driver(database: Database) -> None:

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from psycopg.errors import LockNotAvailable
 
 from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables
@@ -150,21 +151,60 @@ def test_a_partition_that_gets_a_record_while_it_is_emptied(
     rows_of_slot = PostgresStatements.rows_of_slot
 
     def meet(db: PostgresStatements, name: str, slot: int, *values: Any) -> list[Row]:
-        found = rows_of_slot(db, name, slot, *values)
-        if (name, slot) == ("count_slot", 3):
+        if (name, slot) == ("close_slot", 3):
             end_job(other, key="key")
             database.execute(
                 "UPDATE windlass.ended SET slot = 3",
                 "INSERT INTO windlass.failures (job, number, at_ms, attempt, event, error) "
                 "SELECT row, 1, 0, 1, 'retry', '' FROM windlass.ended WHERE unique_key = 'key'",
             )
-        return found
+        return rows_of_slot(db, name, slot, *values)
 
     monkeypatch.setattr(PostgresStatements, "rows_of_slot", meet)
     assert engine.tend().purged == 0
     assert number_ended(engine) == 10
     assert database.execute("SELECT key FROM windlass.unique_keys") == [("key",)]
     assert database.execute("SELECT event FROM windlass.failures") == [("retry",)]
+
+
+def test_no_record_enters_a_partition_that_is_counted(
+    engine: PostgresEngine, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record of a transaction that began long ago may be expired when it is stored."""
+    for _ in range(9):
+        end_job(engine, _RESULT)
+    database.execute("UPDATE windlass.ended SET slot = 3")
+    engine.clock_offset_ms += _TTL_MS + SLOT_MS
+    rows_of_slot = PostgresStatements.rows_of_slot
+    late: list[bool] = []
+
+    def meet(db: PostgresStatements, name: str, slot: int, *values: Any) -> list[Row]:
+        found = rows_of_slot(db, name, slot, *values)
+        if (name, slot) == ("count_slot", 3):
+            late.append(store_late(database))
+        return found
+
+    monkeypatch.setattr(PostgresStatements, "rows_of_slot", meet)
+    assert engine.tend().purged == 9
+    assert late == [False]
+    assert engine.check() == []
+
+
+def store_late(database: Database) -> bool:
+    """Store one more expired record with its step; return whether the server let it."""
+    try:
+        database.execute(
+            "SET lock_timeout = 20",
+            "INSERT INTO windlass.ended SELECT (late).* FROM ("
+            'SELECT jsonb_populate_record(ended, \'{"id": "late", "row": 999}\') AS late '
+            "FROM windlass.ended LIMIT 1) AS found",
+            "INSERT INTO windlass.steps (job, name, value) VALUES (999, 'charge', '')",
+            "INSERT INTO windlass.deltas (kind, name, part, number) "
+            "VALUES ('jobs', 'q', 'succeeded', 1)",
+        )
+    except LockNotAvailable:
+        return False
+    return True
 
 
 def test_records_that_another_worker_removes_at_this_moment_are_counted_once(

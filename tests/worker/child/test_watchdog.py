@@ -95,7 +95,7 @@ def test_a_child_that_does_not_run_python_is_told_of_and_kept(yard: Yard) -> Non
     assert job.result(timeout=30) == "holder done"
     told = f"child {child} has not run Python for"
     assert worker.log().count(told) == 1
-    assert f"itself; running: {job.id}" in worker.log()
+    assert f"holds the interpreter; running: {job.id}" in worker.log()
     assert len(yard.events("start")) == 1
     yard.await_state(yard.plain("after"), State.SUCCEEDED)
     assert worker.children() == [child]

@@ -312,8 +312,14 @@ class Card:
 
 @pytest.mark.parametrize(
     "charge",
-    [Card().charge, Card(), partial(charge_card, currency="EUR"), partial(Card())],
-    ids=["method", "object", "partial", "partial of object"],
+    [
+        Card().charge,
+        Card(),
+        partial(charge_card, currency="EUR"),
+        partial(Card()),
+        partial(Receipt, at=NOON),
+    ],
+    ids=["method", "object", "partial", "partial of object", "class"],
 )
 def test_anything_that_can_be_called_can_be_a_step(rig: Rig, charge: Callable[..., Any]) -> None:
     seen: list[object] = []
@@ -369,9 +375,9 @@ def test_bytes_that_do_not_fit_do_not_repeat_the_step(rig: Rig) -> None:
 
     rig.task.enqueue()
     rig.fail(lambda ctx: fail(ctx.once("charge", Effect("text"))))
-    assert "DecodeError: the result of ctx.once('charge')" in rig.fail(
-        lambda ctx: ctx.once("charge", charge)
-    )
+    error = rig.fail(lambda ctx: ctx.once("charge", charge))
+    assert "DecodeError: ctx.once('charge') of job " in error
+    assert "the result of ctx.once('charge'): expected int, found str. Let the annotation" in error
     assert ran == []
 
 
@@ -494,7 +500,8 @@ def test_threads_that_take_the_last_room_are_told_so(rig: Rig, value: str) -> No
     claim = rig.claim()
     error = rig.error(rig.run(body, claim))
     assert "EncodeError: ctx.once('charge')" in error
-    assert ("will not run again" if value else "will run again") in error
+    assert ("will not run again" in error) == bool(value)
+    assert ("will run again" in error) == (not value)
 
 
 # ------------------------------------------------------------------- claims that are over, outages

@@ -39,7 +39,7 @@ class AsyncpgConnection(AwaitableConnection):
         if self._connection.is_closed():
             raise self.refuse("found a closed connection", "Open a connection, and begin again.")
         if not self._connection.is_in_transaction():
-            raise self.refuse(
+            raise self.refuse_unbegun(
                 "found one outside of a transaction, where asyncpg commits each statement",
                 "Enqueue inside `async with connection.transaction():`, or leave out connection=.",
             )

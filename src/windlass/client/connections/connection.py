@@ -52,6 +52,9 @@ _ABORT: Final = SqlStatement(
 class CallerConnection(ABC):
     """A connection of a caller. `kind` names its type in messages."""
 
+    #: Whether a job ends in the transaction, instead of being enqueued.
+    ends_job = False
+
     def __init__(self, kind: str) -> None:
         self.kind = kind
 
@@ -88,10 +91,20 @@ class CallerConnection(ABC):
 
     def refuse(self, found: str, advice: str) -> InvalidConnection:
         """The error for a connection in a wrong state."""
+        purpose = "ends" if self.ends_job else "is stored"
         return InvalidConnection(
-            f"Expected {self.a_kind} in a transaction, which the job is stored in; {found}. "
+            f"Expected {self.a_kind} in a transaction, which the job {purpose} in; {found}. "
             f"{advice}"
         )
+
+    def refuse_unbegun(self, found: str, advice: str) -> InvalidConnection:
+        """The error for a connection outside of a transaction. `advice` is for an enqueue."""
+        if self.ends_job:
+            advice = (
+                "The task ended the transaction itself, and what it wrote before is not undone. "
+                "Leave COMMIT and ROLLBACK to the end of the block, or of the task."
+            )
+        return self.refuse(found, advice)
 
     def refuse_begun(self) -> InvalidConnection:
         """The error for a connection in a transaction that `transaction` must begin."""

@@ -40,7 +40,7 @@ class DjangoConnection(BlockingConnection):
                 "statements that may fail.",
             )
         if connection.get_autocommit():  # off inside of an atomic block
-            raise self.refuse(
+            raise self.refuse_unbegun(
                 "found one outside of an atomic block, where Django commits each statement",
                 "Enqueue inside `with transaction.atomic():`, or leave out connection=.",
             )

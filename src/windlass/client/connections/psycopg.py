@@ -89,7 +89,7 @@ def _check(
         raise caller.refuse("found a closed connection", "Open a connection, and begin again.")
     is_idle = connection.info.transaction_status is TransactionStatus.IDLE
     if is_idle and connection.autocommit:
-        raise caller.refuse(
+        raise caller.refuse_unbegun(
             "found one in autocommit mode outside of a transaction",
             "Enqueue inside `with connection.transaction():`, or leave out connection=.",
         )

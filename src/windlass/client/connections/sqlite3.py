@@ -25,7 +25,7 @@ class SqliteConnection(BlockingConnection):
         if _is_closed(self._connection):
             raise self.refuse("found a closed connection", "Open a connection, and begin again.")
         if commits_each_statement(self._connection):
-            raise self.refuse(
+            raise self.refuse_unbegun(
                 "found one in autocommit mode outside of a transaction",
                 'Execute "BEGIN" first, or connect without isolation_level=None and '
                 "autocommit=True; or leave out connection=.",

@@ -63,10 +63,14 @@ PLANNER: Final = (
 #: SQLSTATE -> advice for errors that pass: a repeat may succeed.
 _TRANSIENT: Final = {
     "25006": "The server is read-only: it is a standby, or was set to be.",
+    "25P03": "This process was stopped for seconds in the middle of a transaction.",
     "40001": "Transactions on the server conflict.",
     "40P01": "Transactions on the server wait for each other.",
     "53100": "The disk of the server is full.",
-    "53200": "The server has no memory left.",
+    "53200": (
+        "The server has no memory left; if it names locks, many enqueues with keys run at once: "
+        "raise max_locks_per_transaction."
+    ),
     "53300": "The server has no free connections: raise max_connections, or use a pooler.",
     "55P03": "Another transaction holds a lock for long.",
     "57014": (
@@ -139,6 +143,18 @@ def pipelined(connection: Connection) -> Iterator[psycopg.Pipeline]:
         raise first
 
 
+class _NoTurnError(TimeoutError):
+    """No connection became free in time."""
+
+
+class _Turn(threading.Condition):
+    """The place of a call among those that wait for a connection."""
+
+    def __init__(self, lock: threading.RLock) -> None:
+        super().__init__(lock)
+        self.thread = threading.get_ident()
+
+
 class Connections:
     """A pool of connections for one engine object."""
 
@@ -153,7 +169,7 @@ class Connections:
         self._lock = threading.RLock()  # a signal handler may call while its thread has it
         self._idle: list[DeadlineConnection] = []
         self._taken = 0
-        self._waiting: deque[threading.Condition] = deque()  # first come, leftmost
+        self._waiting: deque[_Turn] = deque()  # first come, leftmost
 
     @property
     def location(self) -> str:
@@ -174,7 +190,8 @@ class Connections:
                 connection.deadline, connection.is_used = deadline, False
                 value = work(connection)
             except (psycopg.Error, TimeoutError) as error:
-                was_sent = was_sent or (connection is not None and connection.is_used)
+                is_used = connection is not None and connection.is_used
+                was_sent = was_sent or (is_used and not _is_rolled_back(error))
                 self._discard(connection)
                 self._raise_if_final(error)
                 if cause is None or getattr(error, "sqlstate", None) is not None:
@@ -210,13 +227,15 @@ class Connections:
 
     def _await_turn(self, deadline: float) -> None:
         """Wait for a connection in the order of the calls. The thread that gives one back runs on,
-        and would otherwise take it again before a thread that waits."""
-        turn = threading.Condition(self._lock)
-        self._waiting.append(turn)
+        and would otherwise take it again before a thread that waits. A signal handler goes before
+        the call that it has interrupted, which cannot continue before it."""
+        turn = _Turn(self._lock)
+        interrupted = (at for at, other in enumerate(self._waiting) if other.thread == turn.thread)
+        self._waiting.insert(next(interrupted, len(self._waiting)), turn)
         try:
             while self._waiting[0] is not turn or not self._is_free():
                 if not turn.wait(deadline - time.monotonic()):
-                    raise TimeoutError("all connections are busy")
+                    raise _NoTurnError(f"all {self._most} connections are busy")
         except BaseException:
             self._waiting.remove(turn)
             self._call_next()
@@ -376,6 +395,8 @@ class Connections:
         seconds = time.monotonic() - began
         code = _code_of(cause)
         advice = _TRANSIENT.get(code or "", "Check that it runs, and the host and port in the url.")
+        if isinstance(cause, _NoTurnError):
+            advice = "Other calls of this process use all of them: see what these wait for."
         did = "did not answer" if code is None else "did no work"
         return EngineUnavailable(
             f"The PostgreSQL server at {self.address} {did} for {seconds:.1f} s "
@@ -440,6 +461,15 @@ def _code_of(error: Exception) -> str | None:
         return error.sqlstate
     text = str(error)
     return next((code for words, code in _DELAYS.items() if words in text), None)
+
+
+def _is_rolled_back(error: Exception) -> bool:
+    """Whether the server has rolled back what was sent. An error that also ends the connection may
+    come after a commit: from a server that shuts down while the commit waits for a standby. So may
+    one of a pooler, which has lost the server."""
+    if not isinstance(error, psycopg.Error) or (error.sqlstate or "")[:2] in _TRANSIENT_CLASSES:
+        return False
+    return error.diag.severity_nonlocalized == "ERROR"
 
 
 def describe_failure(error: Exception) -> str:

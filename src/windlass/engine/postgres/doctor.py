@@ -147,6 +147,11 @@ class _Doctor:
     def _rows(self, query: str, *values: Any) -> list[Row]:
         return self._db.execute(query.encode(), values).fetchall()
 
+    def _quoted(self, name: str) -> str:
+        """A name as SQL writes it."""
+        [(quoted,)] = self._rows("SELECT quote_ident($1)", name)
+        return str(quoted)
+
     def _setting(self, name: str) -> str:
         [(value,)] = self._rows("SELECT current_setting($1)", name)
         return str(value)
@@ -159,7 +164,7 @@ class _Doctor:
         yield self._durability(relations)
         yield from self._tables(relations)
         yield self._autovacuum(relations)
-        yield _bloat(relations, self._schema)
+        yield _bloat(relations, self._quoted(self._schema))
         yield self._transactions()
         yield self._number_of_connections()
         yield self._access()
@@ -204,7 +209,7 @@ class _Doctor:
         commit = self._setting("synchronous_commit")
         problems = [
             f"{name} is unlogged: a crash of the server empties it. Run "
-            f"ALTER TABLE {self._schema}.{name} SET LOGGED"
+            f"ALTER TABLE {self._quoted(self._schema)}.{name} SET LOGGED"
             for name in unlogged
         ]
         advice = []
@@ -242,10 +247,22 @@ class _Doctor:
             yield Finding(Grade.PROBLEM if why else Grade.OK, "tables", text)
             return
         [(may_enter,)] = self._rows("SELECT has_schema_privilege($1, 'USAGE')", self._schema)
-        rights = _rights(relations, self._place.role, self._schema, may_enter=may_enter)
+        rights = self._rights(_missing_rights(relations, self._schema, may_enter=may_enter))
         if rights.grade is Grade.OK:
             yield self._format(relations)
         yield rights
+
+    def _rights(self, missing: Sequence[str]) -> Finding:
+        role = self._place.role
+        if not missing:
+            return Finding(Grade.OK, "rights", f"the role {role} has all rights that are needed")
+        grants = _grants(self._quoted(role), self._quoted(self._schema))
+        return Finding(
+            Grade.PROBLEM,
+            "rights",
+            f"the role {role} has no right to {'; '.join(missing)}. As the owner of the tables, "
+            f"run: {grants}",
+        )
 
     def _format(self, relations: Sequence[Relation]) -> Finding:
         try:
@@ -293,9 +310,10 @@ class _Doctor:
         if not found:
             text = f"none is older than {describe_ms(OLD_S * 1000)}"
             if hidden := sum(is_hidden for *_, is_hidden in rows):
+                role = self._place.role
                 text += (
-                    f", as far as {self._place.role} can see: the age of {count(hidden, 'other')} "
-                    f"is hidden. GRANT pg_read_all_stats TO {_quoted(self._place.role)} shows it"
+                    f", as far as {role} can see: the age of {count(hidden, 'other')} is hidden. "
+                    f"GRANT pg_read_all_stats TO {self._quoted(role)} shows it"
                 )
             return Finding(Grade.OK, "transactions", text)
         seconds, transactions, holder, remedy = max(found)
@@ -430,38 +448,25 @@ def _declared() -> set[str]:
     return names
 
 
-def _rights(relations: Sequence[Relation], role: str, schema: str, *, may_enter: bool) -> Finding:
+def _missing_rights(relations: Sequence[Relation], schema: str, *, may_enter: bool) -> list[str]:
     missing: dict[str, list[str]] = {}
     for one in relations:
         for right in filter(None, one.missing_rights.split(", ")):
             missing.setdefault(right, []).append(one.name)
-    if not missing and may_enter:
-        return Finding(Grade.OK, "rights", f"the role {role} has all rights that are needed")
     lists = [] if may_enter else [f"USAGE on the schema {schema}"]
     for right, names in missing.items():
         number = count(len(names), "table or sequence", "tables or sequences")
         lists.append(f"{right} on {', '.join(sorted(names)) if len(names) < 4 else number}")
-    return Finding(
-        Grade.PROBLEM,
-        "rights",
-        f"the role {role} has no right to {'; '.join(lists)}. As the owner of the tables, run: "
-        f"{_grants(role, schema)}",
-    )
+    return lists
 
 
 def _grants(role: str, schema: str) -> str:
-    """The statements that give a role all rights of a running program."""
-    name = _quoted(role)
+    """The statements that give a role all rights of a running program. Both names are quoted."""
     return (
-        f"GRANT USAGE ON SCHEMA {schema} TO {name}; "
+        f"GRANT USAGE ON SCHEMA {schema} TO {role}; "
         f"GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON ALL TABLES IN SCHEMA {schema} "
-        f"TO {name}; GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA {schema} TO {name}"
+        f"TO {role}; GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}"
     )
-
-
-def _quoted(role: str) -> str:
-    """A role as SQL writes it."""
-    return role if re.fullmatch(r"[a-z_][a-z0-9_]*", role) else '"' + role.replace('"', '""') + '"'
 
 
 def _bloat(relations: Sequence[Relation], schema: str) -> Finding:

@@ -20,6 +20,7 @@ from windlass.engine.contract import (
     BITE,
     Batch,
     Capability,
+    ChangeCode,
     Dialect,
     EngineOptions,
     EngineSpace,
@@ -32,6 +33,7 @@ from windlass.engine.contract import (
     Plan,
     PutCode,
     Repaired,
+    Revival,
     SqlStatement,
     SqlSteps,
     Tended,
@@ -300,7 +302,14 @@ class PostgresEngine(SqlEngine[Transaction]):
     def _within_caller(self, start: Start, work: Callable[[Transaction], T]) -> SqlSteps[T]:
         return run_within(self._schema, start, self._options, str(self.clock_offset_ms), work)
 
-    # ------------------------------------------------------------------------------- upkeep
+    # ----------------------------------------------------------------------------- operators
+
+    def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
+        def work(tx: Transaction) -> list[ChangeCode]:
+            put.lock_keys_of(tx, [revival.id for revival in revivals])
+            return admin.revive(tx, revivals)
+
+        return self._write(work)
 
     def tend(self, known: Sequence[str] | None = None) -> Tended:
         named = None if known is None else set(known)

@@ -21,7 +21,7 @@ from psycopg import errors
 
 from windlass.engine.contract import EngineSpace
 from windlass.engine.postgres.connections import Connections, DeadlineConnection
-from windlass.engine.postgres.statements import Connection, in_schema, migrations
+from windlass.engine.postgres.statements import Connection, in_schema, migrations, quote_schema
 from windlass.engine.postgres.transaction import lock_number
 from windlass.errors import EngineError, EngineUnavailable, FormatTooNew
 
@@ -170,7 +170,7 @@ def _script(schema: str, after: int, *, has_schema: bool) -> str:
     if after:
         parts.append(_LOCK_OUT.format(after=after))
     elif not has_schema:
-        parts.append(f"\nCREATE SCHEMA IF NOT EXISTS {schema};\n")
+        parts.append(f"\nCREATE SCHEMA IF NOT EXISTS {quote_schema(schema)};\n")
     for number, text in migrations():
         if number > after:
             parts += ["\n", text, _NOTE_FORMAT.format(number=number)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,9 +30,14 @@ def statements_for(schema: str) -> Mapping[str, bytes]:
     return {name: in_schema(text, schema).encode() for name, text in statements.items()}
 
 
+def quote_schema(schema: str) -> str:
+    """Return the name of a schema as SQL takes it, also one that is a key word, such as `user`."""
+    return f'"{schema}"'
+
+
 def in_schema(text: str, schema: str) -> str:
     """Name the tables of a text with their schema, which the search path of a user may not have."""
-    return _SCHEMA.sub(f"{schema}.", text)
+    return _SCHEMA.sub(f"{quote_schema(schema)}.", text)
 
 
 def migrations() -> Iterator[tuple[int, str]]:
@@ -91,10 +96,18 @@ class PostgresStatements(Statements):
 
     def later(self, name: str, *values: Any) -> Callable[[], list[Row]]:
         """Send a statement with the next ones, and return a function that waits for its rows."""
-        return self.start(name, *values).fetchall
+        return partial(self.fetch, self.start(name, *values))
 
     def rows(self, name: str, *values: Any) -> list[Row]:
-        return self.start(name, *values).fetchall()
+        return self.fetch(self.start(name, *values))
+
+    def fetch(self, cursor: psycopg.Cursor[Row]) -> list[Row]:
+        """Wait for the rows of a statement. The server takes a client that only asks for them as
+        busy: after a sync it knows that the transaction is idle, and ends it in time if this
+        process was stopped."""
+        if cursor.pgresult is None:
+            self.flush()
+        return cursor.fetchall()
 
     def run(self, name: str, *values: Any) -> None:
         self.start(name, *values)

@@ -307,8 +307,6 @@ class Child:
     def _handle(self, command: Command) -> None:
         fetcher = self._fetcher
         match command:
-            case HandBack() if fetcher is None:
-                self._leave_hooks()
             case DrainChild() if fetcher is None:
                 self._drain_early()
             case DrainChild() if fetcher is not None:
@@ -326,9 +324,8 @@ class Child:
                 self._report_forced_ends()
             case CallAlertHooks(event):
                 call_alert_hooks(self._alert_hooks, event)
-            case HandBack() if fetcher is not None:
-                fetcher.hand_back()
-                self._end_if_unanswered()
+            case HandBack():
+                self._hand_back(fetcher)
             case SessionGone(session) if fetcher is not None:
                 fetcher.lose_session(session)
 
@@ -339,14 +336,17 @@ class Child:
             if self._fetcher is not None:
                 self._fetcher.set_quiet(is_quiet)
 
-    def _leave_hooks(self) -> None:
-        """End without a job to hand back: at once, if nothing was claimed yet, or only functions at
-        exit are left. Otherwise all is reported: wait for hooks no longer, and exit the lifespan,
-        which has a time limit of its own."""
-        if not self._is_ending or self._has_left:
-            os._exit(0)
+    def _hand_back(self, fetcher: Fetcher | None) -> None:
+        """End soon: at once, if nothing was claimed yet, or only functions at exit are left. If all
+        is reported, the shutdown that has begun, or begins at this moment, continues without
+        waiting for hooks: exiting the lifespan has a time limit of its own."""
         if self._assembly is not None:
             self._assembly.hooks.abandon()
+        if fetcher is not None:
+            fetcher.hand_back()
+            self._end_if_unanswered()
+        elif not self._is_ending or self._has_left:
+            os._exit(0)
 
     def _report_forced_ends(self) -> None:
         with suppress(IndexError):  # another thread has reported the last one

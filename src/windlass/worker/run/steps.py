@@ -37,7 +37,14 @@ from windlass.engine.contract import (
     StepVerbs,
     is_step_name,
 )
-from windlass.errors import ClaimLost, EncodeError, EngineUnavailable, OnceRefused
+from windlass.errors import (
+    ClaimLost,
+    DecodeError,
+    EncodeError,
+    EngineUnavailable,
+    MissingDecoder,
+    OnceRefused,
+)
 from windlass.interrupt_shield import shield
 from windlass.worker.logs.events import LogEvent
 from windlass.worker.run.transactions import RunEnding, put_off_cancellation
@@ -92,7 +99,7 @@ class RunSteps:
             with shield():
                 stored = self._find(key)
             if stored is not None:
-                return self._unpack(key, codecs, stored)
+                return self._recall(key, codecs, stored)
             value = function(*args, **kwargs)
             if inspect.isawaitable(value):
                 _refuse_awaitable(key, value)
@@ -110,7 +117,7 @@ class RunSteps:
             codecs = self._codecs_for(key, function)
             stored = await asyncio.to_thread(self._find, key)
             if stored is not None:
-                return self._unpack(key, codecs, stored)
+                return self._recall(key, codecs, stored)
             value = function(*args, **kwargs)
             if inspect.isawaitable(value):
                 value = await value
@@ -181,33 +188,36 @@ class RunSteps:
         try:
             packed = self._pack(key, codecs[self._codec], value)
             value = self._unpack(key, codecs, packed)
-            self._put(Step(key, packed))
-        except (ClaimLost, EngineUnavailable):
-            raise
         except Exception as error:
-            self._put(Step(key, _NO_VALUE))
-            raise EncodeError(
-                f"ctx.once({key!r}) of job {self._claim.id} has run, and will not run again, but "
-                f"its value cannot be stored for later attempts: {error}. Return a value that can "
-                "be stored, or None.",
-                task=self._claim.task,
-            ) from error
+            raise self._store_without_value(key, str(error)) from error
+        if not self._put(Step(key, packed)):
+            raise self._store_without_value(key, "other threads have stored as much as a job may")
         return value
 
-    def _put(self, step: Step) -> None:
+    def _store_without_value(self, key: str, why: str) -> EncodeError:
+        """Store a completed step whose value cannot be stored; return the error to raise."""
+        told = "will not run again, but its value cannot be stored for later attempts"
+        advice = " Return a value that can be stored, or None."
+        if not self._put(Step(key, _NO_VALUE)):
+            told, advice = "will run again in the next attempt", ""
+            why = "other threads have completed as many steps as a job may have"
+        return EncodeError(
+            f"ctx.once({key!r}) of job {self._claim.id} has run, and {told}: {why}.{advice}",
+            task=self._claim.task,
+        )
+
+    def _put(self, step: Step) -> bool:
+        """Store a completed step; return False if steps of other threads have taken the room."""
         claim = self._claim
         new = NewStep(id=claim.id, token=claim.token, step=step)
         (code,) = self._insist(lambda: self._verbs.put_steps([new]))
         if code is StepCode.STALE:
             raise ClaimLost(claim.id)
-        if code is StepCode.FULL:  # steps of other threads have taken the room
-            raise EncodeError(
-                f"ctx.once({step.name!r}) of job {claim.id} has run, and will run again in the "
-                "next attempt: other threads have completed as many steps as a job may have.",
-                task=claim.task,
-            )
+        if code is StepCode.FULL:
+            return False
         if self._known is not None:
             self._known[step.name] = step.value
+        return True
 
     def _insist(self, call: Callable[[], T]) -> T:
         """Repeat a call until the engine answers, or the run is interrupted."""
@@ -248,6 +258,20 @@ class RunSteps:
         check_size(packed, most, f"The value of ctx.once({key!r})")
         return packed
 
+    def _recall(self, key: str, codecs: Codecs, stored: bytes) -> Any:
+        """The value of a step that an earlier attempt has completed, perhaps in other code."""
+        try:
+            return self._unpack(key, codecs, stored)
+        except MissingDecoder:
+            raise
+        except DecodeError as error:
+            raise DecodeError(
+                f"ctx.once({key!r}) of job {self._claim.id} ran in an earlier attempt and does not "
+                f"run again, and its stored value does not fit its function any more: {error}. Let "
+                "the annotation of the function accept the older value.",
+                task=self._claim.task,
+            ) from error
+
     def _unpack(self, key: str, codecs: Codecs, stored: bytes) -> Any:
         claim = self._claim
         if stored == _NO_VALUE:
@@ -267,15 +291,26 @@ def _room_in(known: Mapping[str, bytes]) -> int:
 
 
 def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function whose annotations a callable has: that of a partial, or of an object."""
+    """The function whose annotations a callable has: that of a partial, or of an object. A class
+    returns its objects, whatever its `__init__` returns."""
     while isinstance(function, partial):
         function = function.func
+    if isinstance(function, type):
+        return _returning(function)
     call = getattr(type(function), "__call__", None)  # noqa: B004  # not whether it is callable
     return call if call is not None and hasattr(call, "__globals__") else function
 
 
 def _anything(*args: Any, **kwargs: Any) -> Any:
     """Stands for a function without a signature."""
+
+
+def _returning(kind: type) -> Callable[..., Any]:
+    def make(*args: Any, **kwargs: Any) -> Any:
+        """Stands for a class that is called."""
+
+    make.__annotations__["return"] = kind
+    return make
 
 
 def _refuse_event_loop() -> None:

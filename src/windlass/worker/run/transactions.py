@@ -321,11 +321,10 @@ class _Block(JobTransaction[Any, Any]):
 
     def _begun(self, begun: Any) -> Any:
         """The value of the block: the connection of the task, or one of the worker."""
-        if self._adapter is not None:
-            self._caller = self._adapter
-            return self._connection
-        self._caller = read_connection("connection", begun)
-        return begun
+        is_given = self._adapter is not None
+        self._caller = self._adapter or read_connection("connection", begun)
+        self._caller.ends_job = True
+        return self._connection if is_given else begun
 
 
 async def put_off_cancellation(work: Awaitable[T]) -> T:

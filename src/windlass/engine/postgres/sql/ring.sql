@@ -1,22 +1,25 @@
 -- The ring of ended jobs. Statements about one partition name that of slot 0, which stands for it.
 
+-- name: close_slot
+-- Let no job end in a partition, also not one whose record would be expired: its transaction may have begun long ago.
+LOCK TABLE windlass.ended_0 IN SHARE MODE
+
 -- name: count_slot
 -- The numbers of records of a partition, by line.
 SELECT queue, count(*) FROM windlass.ended_0 GROUP BY queue
 
 -- name: forget_failures_of_slot
--- Remove the histories of the expired jobs of a partition.
-DELETE FROM windlass.failures USING windlass.ended_0 WHERE failures.job = ended_0.row AND ended_0.keep_until_ms <= $1::bigint
+-- Remove the histories of the jobs of a partition.
+DELETE FROM windlass.failures USING windlass.ended_0 WHERE failures.job = ended_0.row
 
 -- name: forget_steps_of_slot
--- Remove the steps of the expired jobs of a partition.
-DELETE FROM windlass.steps USING windlass.ended_0 WHERE steps.job = ended_0.row AND ended_0.keep_until_ms <= $1::bigint
+-- Remove the steps of the jobs of a partition.
+DELETE FROM windlass.steps USING windlass.ended_0 WHERE steps.job = ended_0.row
 
 -- name: forget_keys_of_slot
--- Forget the unique keys of the expired jobs of a partition.
+-- Forget the unique keys of the jobs of a partition.
 DELETE FROM windlass.unique_keys USING windlass.ended_0
-WHERE ended_0.keep_until_ms <= $1::bigint AND ended_0.unique_key IS NOT NULL AND unique_keys.id = ended_0.id
-      AND unique_keys.task = ended_0.task AND unique_keys.key = ended_0.unique_key
+WHERE ended_0.unique_key IS NOT NULL AND unique_keys.id = ended_0.id AND unique_keys.task = ended_0.task AND unique_keys.key = ended_0.unique_key
 
 -- name: list_slots
 -- The partitions of the ring: their sizes, and whether they have records that have not expired.
@@ -37,7 +40,7 @@ UNION ALL
 SELECT 7, pg_table_size('windlass.ended_7'), EXISTS (SELECT 1 FROM windlass.ended_7 WHERE keep_until_ms > $1::bigint)
 
 -- name: lock_slot
--- Keep other transactions from a partition; the time-out for locks is short.
+-- Keep readers from a partition too; the time-out for locks is short.
 LOCK TABLE windlass.ended_0 IN ACCESS EXCLUSIVE MODE
 
 -- name: prepare_emptying

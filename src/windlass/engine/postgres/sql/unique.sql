@@ -67,6 +67,10 @@ INSERT INTO windlass.unique_keys (task, key, id)
 SELECT task, key, id FROM unnest($1::text[], $2::text[], $3::text[]) AS given (task, key, id)
 ON CONFLICT (task, key) DO UPDATE SET id = excluded.id
 
+-- name: keys_of_jobs
+-- The tasks and unique keys of some jobs. A job never changes its key.
+SELECT task, unique_key FROM windlass.jobs WHERE id = ANY($1::text[]) AND unique_key IS NOT NULL
+
 -- name: read_unique_key
 -- The unique key of one job.
 SELECT unique_key FROM windlass.jobs WHERE id = $1

@@ -473,7 +473,7 @@ def _search_all(
     db: PostgresStatements, group: Sequence[Disagreement], stretch: Stretch
 ) -> list[tuple[Disagreement, Row]]:
     sent = [(wrong, _send_search(db, wrong, stretch)) for wrong in group]
-    return [(wrong, row) for wrong, cursor in sent for row in cursor.fetchall()]
+    return [(wrong, row) for wrong, cursor in sent for row in db.fetch(cursor)]
 
 
 def allow_long_reads(db: PostgresStatements) -> None:
@@ -488,7 +488,7 @@ def allow_long_reads(db: PostgresStatements) -> None:
 
 def search(db: PostgresStatements, wrong: Disagreement, stretch: Stretch) -> list[Row]:
     """List the wrong rows of a stretch."""
-    return _send_search(db, wrong, stretch).fetchall()
+    return db.fetch(_send_search(db, wrong, stretch))
 
 
 def _send_search(
@@ -513,7 +513,7 @@ def _next_stretch(db: PostgresStatements, walk: Walk | None, after: Key | None) 
         return Stretch(None, None)
     text, values = _within(walk, Stretch(after, None))
     query = _END_OF_STRETCH.format(key=walk.key, table=walk.table, stretch=text, others=STRETCH - 1)
-    found = send(db, query, values).fetchall()
+    found = db.fetch(send(db, query, values))
     return Stretch(after, found[0] if found else None)
 
 

@@ -181,6 +181,14 @@ def _lock(
         db.run(holders, *_columns(uniques))
 
 
+def lock_keys_of(tx: Transaction, ids: Sequence[str]) -> None:
+    """Lock the unique keys of jobs before the jobs themselves, as puts do."""
+    found = {(task, key) for task, key in tx.rows("keys_of_jobs", list(ids))}
+    if found:
+        numbers = sorted(lock_number(tx.schema, "key", *key) for key in found)
+        tx.run("lock_names", pack_numbers(numbers))
+
+
 def _key_of(job: NewJob) -> Key:
     return job.task, escape(job.scoped_key or "")
 

@@ -59,14 +59,14 @@ def empty(tx: Transaction, slot: Slot) -> int:
     if not _may_remove(tx):
         return 0
     tx.run("prepare_emptying")
-    found = tx.rows_of_slot("count_slot", slot.number)
-    # A job may end in this partition until it is locked: only what has expired is forgotten.
-    tx.rows_of_slot("forget_keys_of_slot", slot.number, tx.now_ms)
-    tx.rows_of_slot("forget_failures_of_slot", slot.number, tx.now_ms)
-    tx.rows_of_slot("forget_steps_of_slot", slot.number, tx.now_ms)
-    tx.rows_of_slot("lock_slot", slot.number)
+    tx.rows_of_slot("close_slot", slot.number)
     if tx.rows_of_slot("slot_has_records", slot.number, tx.now_ms):
         return 0
+    found = tx.rows_of_slot("count_slot", slot.number)
+    tx.rows_of_slot("forget_keys_of_slot", slot.number)
+    tx.rows_of_slot("forget_failures_of_slot", slot.number)
+    tx.rows_of_slot("forget_steps_of_slot", slot.number)
+    tx.rows_of_slot("lock_slot", slot.number)
     tx.rows_of_slot("truncate_slot", slot.number)
     for line, number in found:
         tx.counts[line, "succeeded"] -= number
