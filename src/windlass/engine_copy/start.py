@@ -68,8 +68,8 @@ def _check_engines(source: Engine, target: Engine, stored: StoredState | None) -
     """Refuse engines that belong to another copy."""
     if StoredState.load(target) is not None:
         raise CopyRefused(
-            f"{target.location} is or was the source of a copy. It still has the copied jobs, "
-            "which would run twice. Copy to another file, namespace or schema."
+            f"{target.location} is or was the source of a copy. It still has the copied jobs: "
+            "they would run twice. Copy to another file, namespace or schema."
         )
     for engine in (source, target):
         for copy_id, mark in read_marks(engine).items():
@@ -92,13 +92,14 @@ def _check_own_mark(source: Engine, target: Engine, stored: StoredState) -> None
     if stored.state.id in read_marks(target):
         return
     advice = (
-        f"Its jobs may have run at {stored.state.target}, and are not copied again. Give that url."
+        "Jobs that were copied once may have run there, and are not copied again. Give the url "
+        "that has them."
         if _is_over(stored)
-        else "Give that url, or end that copy with --undo."
+        else "Give the url of that target, or end that copy with --undo."
     )
     raise CopyRefused(
-        f"{source.location} is copied to {stored.state.target}, and nothing of that copy is at "
-        f"{target.location}. {advice}"
+        f"{source.location} is copied to {stored.state.target}, and {target.location} has nothing "
+        f"of that copy. {advice}"
     )
 
 
