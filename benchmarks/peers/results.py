@@ -41,7 +41,7 @@ class Measured(msgspec.Struct, frozen=True):
     is_ours: bool
 
 
-class LeftOut(msgspec.Struct, frozen=True):
+class MissingSystem(msgspec.Struct, frozen=True):
     """A system, or one workload of it, without figures."""
 
     name: str
@@ -56,7 +56,7 @@ class PeerResults(msgspec.Struct):
     recovery_s: float  # how long a second worker had after a kill
     systems: list[Measured]
     series: list[Series]
-    left_out: list[LeftOut]
+    left_out: list[MissingSystem]
 
     def find(self, system: str, measure: str) -> Series | None:
         for series in self.series:

@@ -38,7 +38,7 @@ from windlass.engine_copy.documents import (
     write_mark,
     write_names,
 )
-from windlass.engine_copy.jobs import COPIED, JobKind, JobPass, Position
+from windlass.engine_copy.jobs import COPIED, JobPass, Position, QueueState
 from windlass.engine_copy.keys import KeyPass, holders
 from windlass.engine_copy.source import (
     all_queues,
@@ -110,7 +110,7 @@ class Copier:
         self._total = 0  # about how many jobs a pass sees
         self._jobs: JobPass | None = None  # the last pass
         self._keys: KeyPass | None = None
-        self._numbers: Counter[JobKind] = Counter()  # the jobs of the source after it
+        self._numbers: Counter[QueueState] = Counter()  # the jobs of the source after it
         self._newer = 0
         self._is_late = False
         self._is_complete = False
@@ -145,7 +145,7 @@ class Copier:
         )
 
     def _compared(self) -> Iterator[ComparedKind]:
-        found: Counter[JobKind] = Counter() if self._jobs is None else self._jobs.found
+        found: Counter[QueueState] = Counter() if self._jobs is None else self._jobs.found
         for kind in sorted({*self._numbers, *found}):
             yield ComparedKind(
                 queue=kind.queue, state=kind.state, source=self._numbers[kind], target=found[kind]
@@ -272,10 +272,10 @@ def _settle(*engines: Engine) -> Iterator[CopyStep]:
             yield CopyStep("waiting for open transactions", len(begun), is_waiting=True)
 
 
-def _count_jobs(stats: Stats) -> Counter[JobKind]:
+def _count_jobs(stats: Stats) -> Counter[QueueState]:
     """Count the jobs that are copied, by queue and state."""
-    numbers: Counter[JobKind] = Counter()
+    numbers: Counter[QueueState] = Counter()
     for line, states in stats.queues.items():
         for state in COPIED & states.keys():
-            numbers[JobKind(queue_of(line), state)] += states[state]
+            numbers[QueueState(queue_of(line), state)] += states[state]
     return +numbers

@@ -61,7 +61,7 @@ WALKS: Final = (
 COPIED: Final = frozenset(walk.filter.state for walk in WALKS if walk.filter.state is not None)
 
 
-class JobKind(NamedTuple):
+class QueueState(NamedTuple):
     """The jobs of one queue in one state of the source."""
 
     queue: str
@@ -97,8 +97,8 @@ class JobPass:
         self._keep_until_ms = read_clock(target) + LEAST_KEEP_MS  # of dead jobs, at least
         self._at_once = _FIRST_READ  # how many jobs to read at once
         self.refused = set(refused)  # ids in the source
-        self.seen: Counter[JobKind] = Counter()  # jobs of the source
-        self.found: Counter[JobKind] = Counter()  # jobs of them that the target has
+        self.seen: Counter[QueueState] = Counter()  # jobs of the source
+        self.found: Counter[QueueState] = Counter()  # jobs of them that the target has
         self.stored = 0  # jobs that this pass has copied
         self.renamed = 0  # jobs that have another id in the target
         self.newest_ms = 0  # when the latest of these jobs was created
@@ -131,7 +131,9 @@ class JobPass:
                 self.stored += code is CopyCode.STORED
                 (self.refused if code is CopyCode.HELD else known).add(id)
         if is_counted:
-            kinds = {record.id: JobKind(queue_of(record.queue), record.state) for record in records}
+            kinds = {
+                record.id: QueueState(queue_of(record.queue), record.state) for record in records
+            }
             self.seen.update(kinds.values())
             self.found.update(kinds[id] for id in known)
             self.renamed += sum(id != ids[id] for id in known)

@@ -114,7 +114,7 @@ class _Watcher:
         self._can_listen = listen_conninfo(connections) is not None
         self._pass_on = pass_on
         self._lock = threading.Lock()
-        self._reader: _Reader | None = None
+        self._reader: _ResultReader | None = None
         self._used_at = 0.0
         self._may_try_at = 0.0
 
@@ -130,7 +130,7 @@ class _Watcher:
             return None if self._reader is None else self._reader.listener.number
 
     def _start(self) -> None:
-        reader = _Reader(self._connections)
+        reader = _ResultReader(self._connections)
         thread = threading.Thread(
             target=self._read, args=(reader,), name="windlass-results", daemon=True
         )
@@ -142,7 +142,7 @@ class _Watcher:
         reader.thread = thread
         self._reader = reader
 
-    def _read(self, reader: _Reader) -> None:
+    def _read(self, reader: _ResultReader) -> None:
         try:
             while self._is_wanted(reader):
                 self._pass_on(reader.receive())
@@ -153,7 +153,7 @@ class _Watcher:
         finally:
             reader.close()
 
-    def _is_wanted(self, reader: _Reader) -> bool:
+    def _is_wanted(self, reader: _ResultReader) -> bool:
         """Decide atomically whether the thread ends: no caller may rely on an ending thread."""
         with self._lock:
             if self._reader is reader and time.monotonic() - self._used_at > IDLE_S:
@@ -168,7 +168,7 @@ class _Watcher:
             reader.thread.join(_END_S)
 
 
-class _Reader:
+class _ResultReader:
     """A connection that receives ids. A single thread reads and closes it."""
 
     def __init__(self, connections: Connections) -> None:
