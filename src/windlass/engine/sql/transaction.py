@@ -299,11 +299,13 @@ class SqlTransaction(Statements):
         if State.READY in (source, target):
             self.touched.add(queue)
 
-    def note_ready(self, line: str, task: str | None = None, *, suspects: bool = False) -> None:
-        """Note a ready job, for which an idle session should be woken."""
-        self.made_ready[ReadyLine(line, suspects)] += 1
+    def note_ready(
+        self, line: str, task: str | None = None, number: int = 1, *, suspects: bool = False
+    ) -> None:
+        """Note ready jobs, for each of which an idle session should be woken."""
+        self.made_ready[ReadyLine(line, suspects)] += number
         if task is not None:
-            self.ready_tasks.append((line, suspects, task, 1))
+            self.ready_tasks.append((line, suspects, task, number))
 
     def note_due(self, line: str, due_ms: int) -> None:
         """Note a job that falls due before idle workers poll again."""
