@@ -2,8 +2,8 @@
 
 1. A source gets jobs in every state that is copied, in queues with priorities, labels, ages and
    limits, with histories, unique keys and idempotency keys, and schedules.
-2. `windlass copy` moves them through all `ENGINES` in turn. It is killed with SIGKILL at random
-   moments, and given again, until it ends by itself.
+2. `windlass copy` moves them through all `ENGINES` in turn. The proof kills the command with
+   SIGKILL at random moments and gives it again, until the command ends by itself.
 3. After each copy both sides count the same, every job is the same as in the beginning, and only
    the last engine would start a job.
 4. The jobs are copied once more through all engines, without kills, and timed.

@@ -1,7 +1,7 @@
 """The limit of an engine: a bare loop that makes the same state changes as windlass.
 
-windlass runs once and its commands are recorded: the bytes that it sends to Redis, or the
-statements that it runs in SQLite. The loop then sends the same commands to an empty store, on a raw
+The commands of windlass are recorded in one run: the bytes for Redis, or the statements for SQLite.
+The loop then sends the same commands to an empty store, on a raw
 socket or a plain cursor. The share of the limit that windlass reaches is what its own code costs.
 """
 
@@ -97,7 +97,7 @@ def _redis_drain(subject: InstalledSystem) -> Taken:
 
 
 def _longest_connection(exchanges: list[Exchange]) -> list[Exchange]:
-    """The connection with the most bytes: the one that claims and finishes."""
+    """The connection that claims and finishes: it has the most bytes."""
     sizes: dict[int, int] = {}
     for one in exchanges:
         sizes[one.connection] = sizes.get(one.connection, 0) + len(one.request)

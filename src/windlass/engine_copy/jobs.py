@@ -33,8 +33,8 @@ from windlass.engine.contract import (
 from windlass.engine_copy.pages import read_pages
 from windlass.engine_copy.target import TargetQueues
 
-#: A dead job is kept in the target for at least this long, so that it is there when the sides are
-#: compared, and workers log it before they remove it.
+#: The target keeps a dead job for at least this long: the sides are compared first, and workers log
+#: dead jobs before they remove them.
 LEAST_KEEP_MS: Final = 24 * 60 * 60 * 1000
 #: One page has at most this many jobs. Its end is where a killed copy continues.
 PAGE: Final = BATCH

@@ -45,8 +45,8 @@ class SqlStatement(msgspec.Struct, frozen=True):
 #: The rows that a statement returned; empty for a statement that returns none.
 SqlRows: TypeAlias = Sequence[Sequence[Any]]
 #: Statements to run in turn in the transaction of a caller. The generator gets the rows of each
-#: statement, and returns the result. It does not get errors: a statement that fails ends it, and
-#: its error goes to the caller, whose transaction it is.
+#: statement, and returns the result. It gets no errors: when a statement fails, the generator is
+#: closed, and the caller gets the error.
 SqlSteps: TypeAlias = Generator[SqlStatement, SqlRows, R]
 
 

@@ -1,11 +1,11 @@
 """Wake-ups of callers that wait for the end of jobs.
 
 1. The first waiting caller opens a connection that listens. All callers of the engine object share
-   it, threads and coroutines alike. Before it reads its job, a caller writes into the table
-   `watches` that this process waits for it.
-2. A commit that ended jobs removes their rows, and notifies the processes that they name. A process
-   that has just found the table empty does not look again at once: without callers that wait, a
-   worker pays next to nothing.
+   it, threads and coroutines alike. A caller first writes into the table `watches` that this
+   process waits for its job, and then reads the job.
+2. A commit that ended jobs removes their rows, and notifies the processes in these rows. A process
+   that has just found the table empty does not look again at once. So a worker has almost no cost
+   while no caller waits.
 3. A thread reads the notifications and passes the ids on. The thread ends, with its connection,
    when no caller has read a job for a while, or when the connection is lost: the next read of a job
    makes another.

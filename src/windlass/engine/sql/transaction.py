@@ -302,7 +302,7 @@ class SqlTransaction(Statements):
     def note_ready(
         self, line: str, task: str | None = None, number: int = 1, *, suspects: bool = False
     ) -> None:
-        """Note ready jobs, for each of which an idle session should be woken."""
+        """Note ready jobs: an idle session should be woken for each of them."""
         self.made_ready[ReadyLine(line, suspects)] += number
         if task is not None:
             self.ready_tasks.append((line, suspects, task, number))

@@ -1,6 +1,6 @@
 """`repair`: fix what `check` finds, one stretch of one table at a time.
 
-Each batch first only reads. If it finds something, one transaction searches again and fixes it. A
+Each batch first only reads. If errors are found, one transaction searches again and fixes them. A
 lock keeps two repairs from correcting the same counter. Workers continue: a statement corrects a
 counter by the difference that it had at one instant, and changes any other row only if the row is
 still wrong.
