@@ -121,14 +121,13 @@ class PostgresOutbox(OutboxRows):
             raise
 
     def _explain(self, error: psycopg.Error, is_cut: bool) -> EngineError:
-        place = self._url.location
         if isinstance(error, (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)):
             return missing_tables(self._url)
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
             return EngineError(
-                f"The role of the outbox in {place} lacks a right: {error}. Grant it the rights "
-                "that the guide on transactions lists.",
-                location=place,
+                f"The role of the outbox in {self._url.location} lacks a right: {error}. Grant "
+                "the rights that the guide on transactions lists.",
+                location=self._url.location,
             )
         if is_cut or isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
             return no_answer(self._url, error)
