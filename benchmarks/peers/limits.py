@@ -1,8 +1,8 @@
 """The limit of an engine: a bare loop that makes the same state changes as windlass.
 
 The commands of windlass are recorded in one run: the bytes for Redis, or the statements for SQLite.
-The loop then sends the same commands to an empty store, on a raw
-socket or a plain cursor. The share of the limit that windlass reaches is what its own code costs.
+The loop then sends the same commands to an empty store, on a raw socket or a plain cursor. The
+share of this limit that windlass reaches shows the cost of its own code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run leaves: all values of all rounds, and what they were measured on."""
+"""The results of a run: all values of all rounds, and the machine and systems."""
 
 from __future__ import annotations
 
@@ -49,6 +49,8 @@ class MissingSystem(msgspec.Struct, frozen=True):
 
 
 class PeerResults(msgspec.Struct):
+    """All values of a run, as they are stored."""
+
     machine: dict[str, str]
     runs: int
     is_quick: bool

@@ -42,6 +42,8 @@ class InstalledSystem(msgspec.Struct, frozen=True):
 
 
 class PeerWorkload(msgspec.Struct, frozen=True):
+    """A workload, and the systems that it applies to."""
+
     take: Callable[[InstalledSystem], Taken]
     applies: Callable[[System], bool] = lambda system: True
     #: In how many rounds it is taken, where the figure hardly varies.

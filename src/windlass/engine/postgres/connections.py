@@ -101,7 +101,8 @@ class DeadlineConnection(psycopg.Connection[Row]):
 
 
 def _until(gen: Generator[Any, Any, T], connection: DeadlineConnection) -> Generator[Any, Any, T]:
-    """Pass on what a generator waits for. The driver resumes it several times a second."""
+    """Pass on the waits of a generator, and give up at the deadline. The driver resumes the
+    generator several times a second."""
     try:
         state = next(gen)
         while True:
@@ -341,7 +342,8 @@ class Connections:
         raise self._refusal(error) from error
 
     def _raise_if_refused(self, error: psycopg.Error) -> None:
-        """The driver has no code for a login that fails while it connects."""
+        """Raise an engine error for a refused login. The driver has no SQLSTATE for a failure to
+        connect."""
         text = str(error)
         for words, advice in _REFUSALS.items():
             if words in text:

@@ -112,7 +112,7 @@ def of_empty_meta(schema: str) -> EngineError:
 
 
 def prepare(connection: Connection, schema: str) -> int:
-    """Make the tables if there are none, and return the format. Another one is refused."""
+    """Make the tables if there are none, and return the format. Refuse another format."""
     number = stored_format(connection, schema)
     if number == 0:
         _apply(connection, schema, may_upgrade=False)
@@ -122,8 +122,8 @@ def prepare(connection: Connection, schema: str) -> int:
 
 
 def upgrade(connections: Connections, schema: str) -> int:
-    """Apply the missing migrations; return their number. A table that another transaction has
-    locked, such as a backup, is tried again later: meanwhile the other transactions run."""
+    """Apply the missing migrations; return their number. If another transaction, such as a backup,
+    has locked a table, try again later: meanwhile other transactions run."""
 
     def work(connection: Connection) -> int:
         if isinstance(connection, DeadlineConnection):

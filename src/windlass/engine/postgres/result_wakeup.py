@@ -60,7 +60,7 @@ class PostgresResultWakeup:
         self._unwatched_until = 0.0
 
     def watch(self, ids: Sequence[str], on_end: OnEnd) -> None:
-        """Receive the ids of those of these jobs that end from now on, for a while."""
+        """From now on, and for a while, receive the ids of these jobs when they end."""
         self._hooks.add(on_end)
         number = self._watcher.get().listen()
         if number is None or not ids:

@@ -330,7 +330,7 @@ class _Waker:
             run_hint(self._connections, lambda hints: self._send(hints, news, ready_tasks))
 
     def forward(self, news: Sequence[News], sender: int | None) -> None:
-        """Send other processes what the process with this number cannot use."""
+        """Forward news that the process with this number cannot use to other processes."""
         run_hint(self._connections, lambda hints: self._send(hints, news, (), sender))
 
     def _send(
@@ -340,8 +340,9 @@ class _Waker:
         ready_tasks: Sequence[ReadyTask],
         sender: int | None = None,
     ) -> None:
-        """Tell processes that can take the jobs: first those that waited when this process looked
-        last, in the same step with another look, then others for what is left."""
+        """Notify processes that can take the jobs. The first round notifies those that waited at
+        the last look, and looks again in the same statement. Later rounds notify others about the
+        rest."""
         if time.monotonic() >= self._known_until:
             self._known = []
         news = with_tasks(news, ready_tasks) if ready_tasks else news

@@ -1,4 +1,4 @@
-"""One write transaction: the job rows it moves, and the bookkeeping it leaves behind.
+"""One write transaction: the job rows that it moves, and its bookkeeping.
 
 Operations change jobs through `SqlTransaction.move`, which asks the pure state machine for the
 effect of an event and writes the row back. The hot paths (put, claim, success) have their own

@@ -210,8 +210,8 @@ def _advance(tx: Transaction) -> bool:
 
 
 def _later_if(is_stuck: bool, next_in_ms: int | None) -> int | None:
-    """Do not look again at once at what is locked, perhaps for long: a transaction of a caller
-    locks the job that holds a unique key."""
+    """Delay the next look if due jobs are locked, perhaps for long: a transaction of a caller locks
+    the job that holds a unique key."""
     return LOCKED_MS if is_stuck and next_in_ms == 0 else next_in_ms
 
 

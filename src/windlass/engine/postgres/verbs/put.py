@@ -1,6 +1,6 @@
 """Put new jobs, each at most once, in a number of statements that does not grow with the jobs.
 
-1. `ask` locks the keys of all jobs in one order, and asks for what decides about the jobs: the ids
+1. `ask` locks the keys of all jobs in one order, and reads what decides about the jobs: the ids
    that are known, and the jobs that have the keys.
 2. `put_all` decides about one job after the other, as if the jobs before it were stored. Then it
    stores the new ones together.
@@ -40,7 +40,8 @@ _NONE: Final = "{}"
 
 
 def chunks(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
-    """Split jobs for a transaction of the caller. A job that may replace a call stands alone."""
+    """Split jobs for a transaction of the caller. A job that may replace a call is a chunk of its
+    own."""
     begin = uniques = 0
     for at, job in enumerate(jobs):
         if job.unique is None:
@@ -134,8 +135,9 @@ class Inquiry(NamedTuple):
 def ask(
     db: PostgresStatements, jobs: Sequence[NewJob], queues: str, *, is_callers: bool = False
 ) -> Inquiry:
-    """Lock the keys of jobs, and ask for what decides about the jobs. In a transaction of the
-    caller, neither bounded lines nor running holders are locked: others would wait for it."""
+    """Lock the keys of jobs, and send the statements whose rows decide about the jobs. In a
+    transaction of the caller, neither bounded lines nor running holders are locked: others would
+    wait for it."""
     for job in jobs:
         if job.has_times:
             check_times(job)

@@ -92,7 +92,7 @@ def _fix(
 
 
 def _lock(tx: Transaction, wrong: Disagreement, row: Row) -> None:
-    """Keep other transactions from changing what a row is about."""
+    """Lock the name that a row is about: other transactions must not change it meanwhile."""
     if wrong.lock is None:
         return
     kind, *columns = wrong.lock
