@@ -201,7 +201,7 @@ CREATE TABLE windlass.enqueued (
     PRIMARY KEY (queue, task)
 );
 
--- The history of queues and tasks, by minute (span 0) and by hour (span 1). `at_ms` is its begin.
+-- The history of queues and tasks, by minute (span 0) and by hour (span 1). `at_ms` is its beginning.
 CREATE TABLE windlass.measures (
     span smallint NOT NULL,
     at_ms bigint NOT NULL,
