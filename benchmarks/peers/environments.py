@@ -1,7 +1,7 @@
 """Install each system into its own environment, below `build/peers`.
 
 Python systems get a virtual environment, those for node a folder of npm, Sidekiq is Debian's
-package. What is installed stays for later runs. A system that cannot be installed is left out, with
+package. Environments stay for later runs. A system that cannot be installed is left out, with
 the reason.
 """
 

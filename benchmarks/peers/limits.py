@@ -1,8 +1,8 @@
 """The limit of an engine: a bare loop that makes the same state changes as windlass.
 
-windlass runs once and its commands are recorded: the bytes that it sends to Redis, or the
-statements that it runs in SQLite. The loop then sends the same commands to an empty store, on a raw
-socket or a plain cursor. The share of the limit that windlass reaches is what its own code costs.
+The commands of windlass are recorded in one run: the bytes for Redis, or the statements for SQLite.
+The loop then sends the same commands to an empty store, on a raw socket or a plain cursor. The
+share of this limit that windlass reaches shows the cost of its own code.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from benchmarks.peers.redis_recorder import (
     command_name,
 )
 from benchmarks.peers.stores import RedisStore
-from benchmarks.peers.subjects import Subject, Taken
+from benchmarks.peers.subjects import InstalledSystem, Taken
 from windlass import State, Windlass
 
 _PATIENCE_S: Final = 30.0
 
 
-def limit(subject: Subject) -> Taken:
+def limit(subject: InstalledSystem) -> Taken:
     if subject.system.store == "redis":
         return {**_redis_enqueue(subject), **_redis_drain(subject)}
     return _sqlite(subject)
 
 
-def _sqlite(subject: Subject) -> Taken:
+def _sqlite(subject: InstalledSystem) -> Taken:
     """In a process of its own, because the recorder hooks into every connection."""
     durability = "normal" if subject.system.store == "sqlite-normal" else "full"
     sizes = [str(subject.sizes.single), str(subject.sizes.bulk)]
@@ -46,7 +46,7 @@ def _sqlite(subject: Subject) -> Taken:
     return dict(json.loads(done.stdout))
 
 
-def _redis_enqueue(subject: Subject) -> Taken:
+def _redis_enqueue(subject: InstalledSystem) -> Taken:
     single, bulk = subject.sizes.single, subject.sizes.bulk
     with (
         deployed(subject.system, subject.installation) as deployment,
@@ -71,7 +71,7 @@ def _redis_enqueue(subject: Subject) -> Taken:
     return rates
 
 
-def _redis_drain(subject: Subject) -> Taken:
+def _redis_drain(subject: InstalledSystem) -> Taken:
     """Record the calls of a worker's child: each finishes some jobs and claims others."""
     count = subject.sizes.drain(subject.system)
     with (
@@ -97,7 +97,7 @@ def _redis_drain(subject: Subject) -> Taken:
 
 
 def _longest_connection(exchanges: list[Exchange]) -> list[Exchange]:
-    """The connection with the most bytes: the one that claims and finishes."""
+    """The connection that claims and finishes: it has the most bytes."""
     sizes: dict[int, int] = {}
     for one in exchanges:
         sizes[one.connection] = sizes.get(one.connection, 0) + len(one.request)

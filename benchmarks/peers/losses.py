@@ -12,6 +12,8 @@ from benchmarks.peers.targets import best
 
 
 class Loss(msgspec.Struct, frozen=True):
+    """A measure in which another system is ahead."""
+
     measure: str
     our_system: str
     ours: float

@@ -8,6 +8,8 @@ import msgspec
 
 
 class PeerMeasure(msgspec.Struct, frozen=True):
+    """How a measure is shown and compared."""
+
     title: str
     unit: str
     more_is_better: bool = False

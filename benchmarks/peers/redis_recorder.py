@@ -1,7 +1,7 @@
 """Record what a client sends to Redis, and send it again without the client.
 
 The recorder is a proxy. It keeps exchanges: the bytes of a request, until the first byte of its
-reply. It parses only the frames of the protocol, so it does not depend on what windlass stores.
+reply. The recorder parses only the frames of the protocol, so it works for any stored format.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run leaves: all values of all rounds, and what they were measured on."""
+"""The results of a run: all values of all rounds, and the machine and systems."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Measured(msgspec.Struct, frozen=True):
     is_ours: bool
 
 
-class LeftOut(msgspec.Struct, frozen=True):
+class MissingSystem(msgspec.Struct, frozen=True):
     """A system, or one workload of it, without figures."""
 
     name: str
@@ -49,6 +49,8 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class PeerResults(msgspec.Struct):
+    """All values of a run, as they are stored."""
+
     machine: dict[str, str]
     runs: int
     is_quick: bool
@@ -56,7 +58,7 @@ class PeerResults(msgspec.Struct):
     recovery_s: float  # how long a second worker had after a kill
     systems: list[Measured]
     series: list[Series]
-    left_out: list[LeftOut]
+    left_out: list[MissingSystem]
 
     def find(self, system: str, measure: str) -> Series | None:
         for series in self.series:

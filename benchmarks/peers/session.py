@@ -1,8 +1,8 @@
-"""One run: install, then measure round by round.
+"""One run of the comparison: install the systems, then measure them round by round.
 
 In a round, each workload visits all systems in turn before the next workload starts, and every
-round begins with another system. What is compared is measured within a minute or two, so a change
-in the load of a shared machine reaches all systems.
+round begins with another system. So the figures of one workload come from the same few minutes, and
+a change in the load of a shared machine reaches all systems.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from rich.progress import (
 from benchmarks.peers.environments import NotInstalled, installed
 from benchmarks.peers.machine import machine
 from benchmarks.peers.processes import kill_all
-from benchmarks.peers.results import LeftOut, Measured, PeerResults, write_results
+from benchmarks.peers.results import Measured, MissingSystem, PeerResults, write_results
 from benchmarks.peers.stores import postgres_cluster
-from benchmarks.peers.subjects import PeerWorkload, Sizes, Subject, Taken
+from benchmarks.peers.subjects import InstalledSystem, PeerWorkload, Sizes, Taken
 from benchmarks.peers.systems import System
 from benchmarks.peers.workloads import WORKLOADS
 
@@ -40,17 +40,19 @@ class PlannedWorkload(NamedTuple):
 
     round: int
     workload: str
-    subjects: list[Subject]
+    subjects: list[InstalledSystem]
 
 
-class Session:
+class PeerRun:
+    """Installs and measures systems, and collects the results."""
+
     def __init__(self, runs: int, sizes: Sizes, *, is_quick: bool) -> None:
         self._console = Console(stderr=True)
         self._sizes = sizes
         self._began = time.monotonic()
         self.results = PeerResults(machine(), runs, is_quick, 0.0, sizes.recovery_s, [], [], [])
 
-    def install(self, systems: Iterable[System]) -> list[Subject]:
+    def install(self, systems: Iterable[System]) -> list[InstalledSystem]:
         subjects = []
         for system in systems:
             self._console.print(f"installing {system.title}", style="dim")
@@ -60,7 +62,7 @@ class Session:
                 self._leave_out(system.title, str(error))
         return subjects
 
-    def _installed(self, system: System) -> Subject:
+    def _installed(self, system: System) -> InstalledSystem:
         installation = installed(system)
         if system.is_on_postgres:
             postgres_cluster()
@@ -75,9 +77,11 @@ class Session:
                 is_ours=system.is_ours,
             )
         )
-        return Subject(system, installation, self._sizes)
+        return InstalledSystem(system, installation, self._sizes)
 
-    def measure(self, subjects: Sequence[Subject], names: Sequence[str], to: Path | None) -> None:
+    def measure(
+        self, subjects: Sequence[InstalledSystem], names: Sequence[str], to: Path | None
+    ) -> None:
         """Take all workloads in all rounds. The file has what was measured until now."""
         steps = list(plan(subjects, names, self.results.runs))
         with self._progress() as progress:
@@ -120,7 +124,9 @@ class Session:
         for subject, answer in asked:
             self._add(step, subject, answer.result)
 
-    def _add(self, step: PlannedWorkload, subject: Subject, take: Callable[[], Taken]) -> None:
+    def _add(
+        self, step: PlannedWorkload, subject: InstalledSystem, take: Callable[[], Taken]
+    ) -> None:
         """A workload that fails leaves a gap, and the run continues."""
         try:
             self.results.add(subject.system.name, take())
@@ -129,7 +135,7 @@ class Session:
 
     def _leave_out(self, name: str, reason: str) -> None:
         self._console.print(f"left out {name}: {reason}", style="yellow", markup=False)
-        self.results.left_out.append(LeftOut(name, reason))
+        self.results.left_out.append(MissingSystem(name, reason))
 
     def _store(self, to: Path | None) -> None:
         self.results.minutes = (time.monotonic() - self._began) / 60
@@ -137,7 +143,9 @@ class Session:
             write_results(to, self.results)
 
 
-def plan(subjects: Sequence[Subject], names: Sequence[str], runs: int) -> Iterator[PlannedWorkload]:
+def plan(
+    subjects: Sequence[InstalledSystem], names: Sequence[str], runs: int
+) -> Iterator[PlannedWorkload]:
     for number in range(runs):
         for name in names:
             workload = WORKLOADS[name]
@@ -146,7 +154,7 @@ def plan(subjects: Sequence[Subject], names: Sequence[str], runs: int) -> Iterat
 
 
 def _steps(
-    number: int, name: str, workload: PeerWorkload, subjects: Sequence[Subject]
+    number: int, name: str, workload: PeerWorkload, subjects: Sequence[InstalledSystem]
 ) -> Iterator[PlannedWorkload]:
     able = [subject for subject in subjects if workload.applies(subject.system)]
     turn = number % len(able) if able else 0

@@ -19,6 +19,8 @@ from windlass import State, Windlass
 
 
 class Statement(NamedTuple):
+    """A recorded statement."""
+
     connection: int
     sql: str
     values: Any

@@ -1,9 +1,9 @@
-"""The stores: a private Redis server, a private PostgreSQL cluster, a SQLite file.
+"""Make an empty store for each workload: a private Redis server, a SQLite file, or a database in a
+private PostgreSQL cluster.
 
-Redis has no persistence. PostgreSQL has its default settings, fsync included. Each workload gets an
-empty store: a new server, a new file, or a new database in the cluster, which stays for the run.
-Two more kinds of databases show PostgreSQL under a burden: an old snapshot, which keeps the server
-from removing dead rows, and ten million finished jobs of windlass.
+Redis has no persistence. PostgreSQL has its default settings, fsync included; its cluster stays for
+the whole run. Two more stores show PostgreSQL under a burden: one with an old snapshot, which keeps
+the server from removing dead rows, and one with ten million finished jobs of windlass.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HOST: Final = "127.0.0.1"
 _PATIENCE_S: Final = 30.0
 #: PostgreSQL refuses to run as root. Linux has this user for programs without rights.
 _UNPRIVILEGED: Final = 65534
-#: Jobs that have succeeded in a store with a past.
+#: The number of finished jobs in the store `postgres-finished`.
 FINISHED: Final = 10_000_000
 
 
@@ -58,6 +58,8 @@ class Store(ABC):
 
 
 class RedisStore(Store):
+    """A new Redis server without persistence."""
+
     def __init__(self) -> None:
         require_command("redis-server", "redis-server")
         self._folder = Path(tempfile.mkdtemp(prefix="peers-redis-"))
@@ -87,6 +89,8 @@ class RedisStore(Store):
 
 
 class SQLiteStore(Store):
+    """A new SQLite file."""
+
     def __init__(self, durability: str = "full") -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="peers-sqlite-"))
         self._durability = durability
@@ -144,6 +148,8 @@ class PostgresCluster:
 
 
 class PostgresStore(Store):
+    """A new database in the cluster."""
+
     def __init__(self, template: str = "template1") -> None:
         self._cluster = postgres_cluster()
         self.server = self._cluster.server
@@ -153,7 +159,7 @@ class PostgresStore(Store):
         self.url = self._cluster.url(self._name)
 
     def stored_bytes(self) -> int:
-        """Of all tables and indexes, whatever the schema of a system is called."""
+        """Measure all tables and indexes: each system has schemas of its own."""
         sizes = "select sum(pg_total_relation_size(oid)) from pg_class where relkind = 'r' "
         sizes += "and relnamespace::regnamespace::text not in ('pg_catalog', 'information_schema')"
         return int(self._cluster.query(sizes, self._name))
@@ -163,7 +169,7 @@ class PostgresStore(Store):
 
 
 class OldSnapshotStore(PostgresStore):
-    """A transaction with a snapshot is open from before the first job until the end."""
+    """A new database with a transaction whose snapshot is older than the first job."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -224,7 +230,7 @@ def _postgres_programs() -> Path:
         install_package("postgresql", "PostgreSQL")
         found = _find_postgres()
     if found is None:
-        raise NotInstalled("there is no initdb of PostgreSQL on this machine")
+        raise NotInstalled("there is no initdb of PostgreSQL here: install the package postgresql")
     return found
 
 

@@ -33,7 +33,7 @@ class Sizes(msgspec.Struct, frozen=True):
 QUICK: Final = Sizes(500, 5_000, 1_000, 0.4, 60, 5_000, 2.0, 2, 15.0)
 
 
-class Subject(msgspec.Struct, frozen=True):
+class InstalledSystem(msgspec.Struct, frozen=True):
     """A system that is measured, and where it was installed."""
 
     system: System
@@ -42,7 +42,9 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class PeerWorkload(msgspec.Struct, frozen=True):
-    take: Callable[[Subject], Taken]
+    """A workload, and the systems that it applies to."""
+
+    take: Callable[[InstalledSystem], Taken]
     applies: Callable[[System], bool] = lambda system: True
     #: In how many rounds it is taken, where the figure hardly varies.
     most_rounds: int = 1_000

@@ -1,7 +1,7 @@
-"""What is measured: windlass and other task queues, with their commands and settings.
+"""The systems that are measured: windlass and other task queues, with their commands and settings.
 
 The settings are the best ones found for each system, with its default guarantees. A worker command
-with `{processes}` starts the processes itself; of other commands, that many copies are started.
+with `{processes}` starts the processes itself; other commands are started once for each process.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ _PROCRASTINATE: Final = (
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
+    """A task queue with a store, its commands and its settings."""
+
     name: str
     title: str
     environment: str  # a key of `environments.RECIPES`
@@ -240,7 +242,7 @@ def _burdened(system: System, burden: str, title: str) -> System:
 
 
 _ON_POSTGRES: Final = [one for one in (*WINDLASS, *PEERS) if one.is_on_postgres]
-#: The same under a burden; measured only when they are asked for.
+#: The same systems on a store under a burden; measured only on request.
 BURDENED: Final = (
     *(_burdened(system, "snapshot", "old snapshot") for system in _ON_POSTGRES),
     *(_burdened(one, "finished", "10 million finished") for one in _ON_POSTGRES if one.is_ours),

@@ -53,7 +53,8 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 def _on_postgres(burden: str, ours: str, peers: str = "") -> Iterator[PeerTarget]:
-    """What is to be reached on PostgreSQL, with a burden or without one; the peers have no past."""
+    """The targets on PostgreSQL, with or without a burden. Only windlass is measured with finished
+    jobs."""
     pgqueuer, graphile = f"pgqueuer{peers}", f"graphile-worker{peers}"
     all_peers = (pgqueuer, graphile, f"procrastinate{peers}")
     ours = f"windlass-postgres{ours}"
@@ -128,7 +129,7 @@ TARGETS: Final = (
 
 
 def reached(results: PeerResults, target: PeerTarget) -> Reached | None:
-    """What was reached; nothing when one of both sides was not measured."""
+    """The ratio that was reached; None unless both sides were measured."""
     ours = best(results, (target.ours,), target.measures)
     theirs = best(results, target.against, target.against_measures or target.measures)
     if ours is None or theirs is None or not theirs[1]:

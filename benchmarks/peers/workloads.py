@@ -18,7 +18,7 @@ from typing import Final
 from benchmarks.peers.deployment import PROGRESS, START_TIME, Deployment, PeerError, deployed
 from benchmarks.peers.limits import limit
 from benchmarks.peers.processes import ProcessTree
-from benchmarks.peers.subjects import PeerWorkload, Subject, Taken
+from benchmarks.peers.subjects import InstalledSystem, PeerWorkload, Taken
 from benchmarks.peers.systems import ASYNC, SYNC, System
 
 KILLED_TASKS: Final = 20
@@ -29,7 +29,7 @@ GAP_S: Final = (0.005, 0.03)
 WARM_UP: Final = 20
 
 
-def enqueue(subject: Subject, method: str, measure: str, count: int) -> Taken:
+def enqueue(subject: InstalledSystem, method: str, measure: str, count: int) -> Taken:
     with (
         deployed(subject.system, subject.installation) as deployment,
         deployment.producer() as producer,
@@ -39,7 +39,7 @@ def enqueue(subject: Subject, method: str, measure: str, count: int) -> Taken:
         return {measure: count / producer.call(method, task, count)["seconds"]}
 
 
-def drain(subject: Subject, task: str, kind: str, processes: int) -> Taken:
+def drain(subject: InstalledSystem, task: str, kind: str, processes: int) -> Taken:
     system, count = subject.system, subject.sizes.drain(subject.system)
     with deployed(system, subject.installation) as deployment:
         deployment.fill(system.task(task, kind), count)
@@ -56,7 +56,7 @@ def _timed_drain(deployment: Deployment, workers: ProcessTree, count: int, name:
     return {f"drain-{name}": done / elapsed, f"cpu-{name}": cpu / done * 1e6}
 
 
-def pick_up(subject: Subject) -> Taken:
+def pick_up(subject: InstalledSystem) -> Taken:
     """From the call of enqueue to the first line of the task, with an idle worker."""
     with deployed(subject.system, subject.installation) as deployment:
         with deployment.producer() as producer, deployment.workers() as workers:
@@ -71,7 +71,7 @@ def pick_up(subject: Subject) -> Taken:
     return {"pick-up-p50": statistics.median(delays[WARM_UP:]), "pick-up-p99": cuts[98]}
 
 
-def stored(subject: Subject) -> Taken:
+def stored(subject: InstalledSystem) -> Taken:
     """Per queued job, with three short arguments, and with a text of 105 characters among them."""
     return {
         "stored": _stored_bytes(subject, "three"),
@@ -79,7 +79,7 @@ def stored(subject: Subject) -> Taken:
     }
 
 
-def _stored_bytes(subject: Subject, task: str) -> float:
+def _stored_bytes(subject: InstalledSystem, task: str) -> float:
     count = subject.sizes.stored
     method = "bulk" if subject.system.has_bulk else "single"
     with (
@@ -92,7 +92,7 @@ def _stored_bytes(subject: Subject, task: str) -> float:
         return (deployment.store.stored_bytes() - before) / count
 
 
-def idle(subject: Subject) -> Taken:
+def idle(subject: InstalledSystem) -> Taken:
     """A worker with one process that ran one job, and has none left."""
     with deployed(subject.system, subject.installation) as deployment:
         deployment.fill("start_time", 1)
@@ -106,12 +106,12 @@ def idle(subject: Subject) -> Taken:
     return {"idle-cpu": used / subject.sizes.idle_s * 100, "idle-memory": memory}
 
 
-def import_time(subject: Subject) -> Taken:
+def import_time(subject: InstalledSystem) -> Taken:
     command = subject.installation.fill(IMPORTS[subject.system.language](subject.system.imports))
     return {"import": statistics.median(_seconds(command, subject)) * 1000}
 
 
-def _seconds(command: list[str], subject: Subject) -> Iterator[float]:
+def _seconds(command: list[str], subject: InstalledSystem) -> Iterator[float]:
     for _ in range(subject.sizes.imports):
         variables = {**os.environ, **subject.installation.variables}
         done = subprocess.run(command, capture_output=True, check=True, env=variables)
@@ -140,7 +140,7 @@ IMPORTS: Final[dict[str, Callable[[str], list[str]]]] = {
 }
 
 
-def recovery(subject: Subject) -> Taken:
+def recovery(subject: InstalledSystem) -> Taken:
     """Kill a worker in the middle of its tasks, start another, and count what has not ended."""
     with deployed(subject.system, subject.installation) as deployment:
         deployment.fill("second", KILLED_TASKS)
@@ -179,21 +179,21 @@ def _drains() -> Iterator[tuple[str, PeerWorkload]]:
         yield f"drain-io-{processes}", PeerWorkload(take)
 
 
-def _drain_io(subject: Subject, processes: int) -> Taken:
+def _drain_io(subject: InstalledSystem, processes: int) -> Taken:
     """With coroutines, where a system has them: more tasks wait at the same time."""
     kind = ASYNC if ASYNC in subject.system.kinds else SYNC
     return drain(subject, "io", kind, processes)
 
 
-def _single(subject: Subject) -> Taken:
+def _single(subject: InstalledSystem) -> Taken:
     return enqueue(subject, "single", "enqueue", subject.sizes.single)
 
 
-def _bulk(subject: Subject) -> Taken:
+def _bulk(subject: InstalledSystem) -> Taken:
     return enqueue(subject, "bulk", "bulk", subject.sizes.bulk)
 
 
-def _concurrent(subject: Subject) -> Taken:
+def _concurrent(subject: InstalledSystem) -> Taken:
     return enqueue(subject, "concurrent", "concurrent", subject.sizes.concurrent)
 
 

@@ -131,12 +131,13 @@ class Context:
     @overload
     def transaction(self, connection: C) -> JobTransaction[C, C]: ...
     def transaction(self, connection: Any = None) -> JobTransaction[Any, Any]:
-        """A block, `with` or `async with`, in which the job ends with success: what it writes on
-        the connection is committed together with that end, or rolled back.
+        """A block, `with` or `async with`, whose end commits the writes on its connection together
+        with the success of the job. An error rolls both back.
 
-        Takes a connection of your own to the database of the jobs, outside of a transaction; else
-        the worker lends one of psycopg. Raises `NoTransaction` where a job cannot end in a
-        transaction, and at the end of the block `ClaimLost` if the job was reassigned."""
+        `connection` is a connection of your own to the database of the jobs, outside of a
+        transaction. Without one, the worker lends a connection of psycopg. Raises `NoTransaction`
+        where a job cannot end in a transaction, and at the end of the block `ClaimLost` if the job
+        was reassigned."""
         if self._transactions is None:
             raise NoTransaction(_NO_WORKER)
         return self._transactions.begin(connection)
@@ -162,14 +163,14 @@ class Context:
         return outside_key(self.job_id)
 
     def once(self, key: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function, unless an earlier attempt of this job has completed this step, and
-        return its value. `key` names the step within the job.
+        """Call the function and store its value, or return the value that an earlier attempt of
+        this job has stored. `key` names the step within the job.
 
-        The value is stored with the job, and rebuilt by the annotation of the function; without
-        one, it has the types of JSON. A function that raises is not completed. A crash between the
-        effect of the function and its storing lets it run again: pass `idempotency_key` to the
-        service too. Raises `OnceRefused` if the step cannot be stored here, and `ClaimLost` if the
-        job was reassigned. A plain call of the task stores nothing."""
+        The value is rebuilt by the annotation of the function; without one, the value has the types
+        of JSON. A function that raises does not complete the step. After a crash between the effect
+        of the function and the storing, the next attempt calls the function again: pass
+        `idempotency_key` to the service too. Raises `OnceRefused` if the step cannot be stored
+        here, and `ClaimLost` if the job was reassigned. A plain call of the task stores nothing."""
         steps = self._find_steps()
         return (
             function(*args, **kwargs) if steps is None else steps.once(key, function, args, kwargs)
@@ -183,7 +184,7 @@ class Context:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> R:
-        """The same as `once` in a coroutine, for a function that is one."""
+        """The same as `once` in a coroutine, for a function that is a coroutine."""
         steps = self._find_steps()
         if steps is None:
             return await function(*args, **kwargs)

@@ -459,7 +459,7 @@ class TooManyOperations(OperationRefused):
 
 
 class CopyRefused(WindlassError, ValueError):
-    """Jobs cannot be copied between these places, or not now."""
+    """Jobs cannot be copied between these engines, or not now."""
 
 
 class WorkerNotFound(WindlassError):

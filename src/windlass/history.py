@@ -365,7 +365,7 @@ def choose_from(step: HistoryStep, choice: HistoryChoice) -> HistoryStep:
 
 def rows_of(step: HistoryStep, name: StepName, now_ms: int) -> Iterator[HistoryRow]:
     """The rows of a step. The current step is not over: runs that ended are divided by the time
-    since its begin, and enqueued jobs, which are added once a minute, by whole minutes."""
+    since its beginning, and enqueued jobs, which are added once a minute, by whole minutes."""
     passed_ms = min(STEP_MS[name], max(now_ms - step.at_ms, 1000))
     minutes_ms = -(-passed_ms // MINUTE_MS) * MINUTE_MS
     for (queue, task), counts in sorted(step.measures.items()):

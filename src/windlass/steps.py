@@ -1,7 +1,7 @@
-"""The steps of a job, which run once: `ctx.once()` and `await ctx.aonce()`.
+"""Steps, the parts of a job that run once: `ctx.once()` and `await ctx.aonce()`.
 
-`StepSource` is what a context asks for them. A worker gives each run its own
-(`windlass.worker.run`).
+A context passes these calls to a `StepSource`: that of its run in a worker
+(`windlass.worker.run.steps`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ class StepSource(Protocol):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        """The value of a step, which an earlier attempt or this call completes."""
+        """Return the value of a step; run the function unless an earlier attempt has completed
+        it."""
 
     async def aonce(
         self,

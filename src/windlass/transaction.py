@@ -1,7 +1,8 @@
 """The transaction in which a job ends: `with ctx.transaction() as connection:`.
 
-1. `JobTransaction` is the block. A worker gives each run its own (`windlass.worker.run`).
-2. `TransactionSource` is what a context asks for one.
+1. `JobTransaction` is the block.
+2. A context gets its blocks from a `TransactionSource`: that of its run in a worker
+   (`windlass.worker.run.transactions`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ A = TypeVar("A")
 class JobTransaction(ABC, Generic[B, A]):
     """A block in a task, `with` or `async with`. Its value is the connection.
 
-    At its end, the writes on the connection are committed together with the success of the job. An
-    error rolls back. `result` is the result of the job: set it inside the block."""
+    The end of the block commits the writes on the connection together with the success of the job.
+    An error rolls both back. `result` is the result of the job: set it inside the block."""
 
     def __init__(self) -> None:
         self.result: Any = None

@@ -1,6 +1,6 @@
 """Twins: a blocking method and its async version, both made from one generator.
 
-1. `Steps` is the type of the generator. It yields each operation that takes time, a `Step`, and
+1. `Steps` is the type of the generator. It yields each operation that takes time, a `TwinStep`, and
    gets the answer. Steps are calls of the engine, pauses, and waits for the end of a job.
 2. `run` runs the steps in the thread of the caller, and `arun` on its event loop: a coroutine calls
    the engine through the batcher of the app, together with other coroutines.
@@ -51,7 +51,7 @@ class OfApp(Protocol):
     def _app(self) -> Windlass: ...
 
 
-class Step(Protocol):
+class TwinStep(Protocol):
     """An operation that takes time, for threads (`run`) and for coroutines (`arun`)."""
 
     def run(self, app: Windlass, /) -> Any: ...
@@ -87,7 +87,7 @@ class Pause(msgspec.Struct, frozen=True):
         return sleep(self.pause_s)
 
 
-Steps: TypeAlias = Generator[Step, Any, R]
+Steps: TypeAlias = Generator[TwinStep, Any, R]
 
 
 def ask(verb: Verb[Value, Answer], value: Value, size: int = 0) -> Steps[Answer]:

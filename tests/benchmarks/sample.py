@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.peers.results import LeftOut, Measured, PeerResults, Series
+from benchmarks.peers.results import Measured, MissingSystem, PeerResults, Series
 
 MACHINE = {
     "cores": "2",
@@ -35,7 +35,7 @@ def sample() -> PeerResults:
         recovery_s=90.0,
         systems=[measured("windlass-redis", is_ours=True), measured("bullmq"), measured("sidekiq")],
         series=[Series(*key, list(values)) for key, values in VALUES.items()],
-        left_out=[LeftOut("Celery prefork", "`pip` failed: no network")],
+        left_out=[MissingSystem("Celery prefork", "`pip` failed: no network")],
     )
 
 

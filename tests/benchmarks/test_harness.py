@@ -9,7 +9,7 @@ from benchmarks.peers.environments import Installation
 from benchmarks.peers.measures import MEASURES
 from benchmarks.peers.redis_recorder import RawConnections, RedisRecorder, command_name
 from benchmarks.peers.session import plan
-from benchmarks.peers.subjects import QUICK, Subject
+from benchmarks.peers.subjects import QUICK, InstalledSystem
 from benchmarks.peers.systems import SYSTEMS
 from benchmarks.peers.workloads import WORKLOADS, drain
 from tests.redis_server import shared_server
@@ -17,8 +17,8 @@ from tests.redis_server import shared_server
 HERE = Installation()
 
 
-def subject(name: str) -> Subject:
-    return Subject(SYSTEMS[name], HERE, QUICK)
+def subject(name: str) -> InstalledSystem:
+    return InstalledSystem(SYSTEMS[name], HERE, QUICK)
 
 
 def test_rounds_begin_with_another_system() -> None:

@@ -53,7 +53,7 @@ def run(folder: Path, engine: str, *options: str) -> str:
 
 def test_an_engine_that_keeps_the_contract_passes(tmp_path: Path) -> None:
     said = run(tmp_path, ENGINE, "-k", "idempotency or survives")
-    assert re.search(r"\d+ passed, 3 skipped, \d+ deselected", said), said
+    assert re.search(r"^\d+ passed, 4 skipped, \d+ deselected", said, re.MULTILINE), said
 
 
 def test_an_engine_that_does_not_is_found_out(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_an_engine_that_does_not_is_found_out(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_the_whole_suite(tmp_path: Path) -> None:
     said = run(tmp_path, ENGINE)
-    assert re.search(r"^\d{3} passed, \d+ skipped", said, re.MULTILINE), said
+    assert re.search(r"^\d{3,} passed, \d+ skipped", said, re.MULTILINE), said
 
 
 def test_no_test_hides_another() -> None:

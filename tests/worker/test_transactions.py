@@ -603,7 +603,7 @@ def test_the_engine_is_asked_until_it_answers(
     with caplog.at_level(logging.WARNING, "windlass.worker"), app.worker():
         assert killing.enqueue().result(timeout=20) == "done"
     assert len(asked) == 3
-    assert caplog.text.count("asking the engine until its end is known") == 1
+    assert caplog.text.count("asking the engine for the outcome") == 1
     assert notes(database) == ["2"]
 
 

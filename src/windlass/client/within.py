@@ -1,7 +1,7 @@
 """Store jobs in the transaction of a caller: `task.using(connection=...)`.
 
-1. `place_for` finds where such a job is stored: in the outbox of the app, else in the engine, if it
-   has operations for transactions of a caller. Other apps refuse `connection=`.
+1. `place_for` chooses the store: the outbox of the app, or else the engine if the engine has
+   operations for transactions of a caller. Other apps refuse `connection=`.
 2. `put_within` runs the statements on the connection, in the thread or coroutine of the caller.
 3. In a sandbox the job is stored at once: a test usually rolls back at its end.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class SqlRun(msgspec.Struct, frozen=True):
-    """A step: run statements on the connection of the caller."""
+    """Run statements on the connection of the caller."""
 
     connection: CallerConnection
     place: TransactionPlace
@@ -54,7 +54,8 @@ def put_within(
 
 
 def place_for(app: Windlass) -> TransactionPlace:
-    """Where a job is stored that is enqueued with `connection=`. Raises `InvalidConnection`."""
+    """Return the store for jobs that are enqueued with `connection=`. Raises `InvalidConnection` if
+    the app has none."""
     outbox: TransactionPlace | None = app.outbox
     place: TransactionPlace | None
     if app.is_in_sandbox:

@@ -2,9 +2,10 @@
 To read a URL takes neither a driver nor another slow import.
 
 1. `check_url` refuses a URL that names no engine; `open_engine` opens the engine.
-2. `default_url` is the place of the jobs when no URL is set. `absolute_url` makes a URL independent
-   of the current folder, because an app may change its folder and its supervisor does not.
-3. `migration_sql` is for those who migrate tables by other tools.
+2. `default_url` says where jobs are stored when no URL is set. `absolute_url` makes a URL
+   independent of the current folder, because an app may change its folder and its supervisor does
+   not.
+3. `migration_sql` prints migrations for other migration tools.
 """
 
 from __future__ import annotations

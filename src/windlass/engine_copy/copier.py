@@ -1,16 +1,17 @@
-"""Copy everything that is still to run from one engine to another, and continue after a kill.
+"""Copy all jobs that are still to run from one engine to another, and continue after a kill.
 
-1. `naming`: the queues and schedules that are paused on either side are listed, for the end.
-2. `copying`: all queues and schedules of the source are paused, and the queues of the target. When
-   no job of the source runs any more, a first pass copies all jobs. Another one compares both sides
-   and copies what is missing. It looks at jobs that were created before it began, so that producers
-   cannot keep a copy from its end.
-3. `opening`: the schedules are put into the target, and its queues are resumed. From here on no job
-   is copied: the target may have run it already, and forgotten it.
+1. `naming`: list the queues and schedules that are paused on either side. They stay paused at the
+   end.
+2. `copying`: pause all queues and schedules of the source, and the queues of the target. When no
+   job of the source runs any more, a first pass copies all jobs. A second pass compares both sides
+   and copies what is missing. It reads only jobs that were created before it began, so that
+   producers cannot delay the end of the copy.
+3. `opening`: put the schedules into the target, and resume its queues. From here on no job is
+   copied: the target may have run the job already, and purged its record.
 4. `done`: another run copies only jobs that were created later.
 
-The phase and the place of the first pass are stored in the source after each page. A copy that is
-killed repeats at most one page, which changes nothing.
+The phase and the position of the first pass are stored in the source after each page. A copy that
+is killed repeats at most one page, which changes nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from windlass.core.queues.labels import queue_of
 from windlass.core.states import State
 from windlass.engine.clock import read_clock
 from windlass.engine.contract import Engine, Stats
-from windlass.engine_copy.beginning import begin
 from windlass.engine_copy.documents import (
     SOURCE_QUEUES,
     SOURCE_SCHEDULES,
@@ -38,7 +38,7 @@ from windlass.engine_copy.documents import (
     write_mark,
     write_names,
 )
-from windlass.engine_copy.jobs import COPIED, JobPass, Kind, Position
+from windlass.engine_copy.jobs import COPIED, JobPass, Position, QueueState
 from windlass.engine_copy.keys import KeyPass, holders
 from windlass.engine_copy.source import (
     all_queues,
@@ -51,15 +51,16 @@ from windlass.engine_copy.source import (
     resume_queues,
     silence_workers,
 )
+from windlass.engine_copy.start import begin
 from windlass.engine_copy.target import (
-    QueueSettings,
+    TargetQueues,
     count_schedules,
     move_schedules,
     put_schedules,
     watched_jobs,
 )
 
-#: After this many passes something else changes the source.
+#: End a run after this many passes: something else keeps changing the source.
 MOST_PASSES: Final = 6
 
 
@@ -104,18 +105,18 @@ class Copier:
         self._source = source
         self._target = target
         self._drains = drains
-        self._settings = QueueSettings(source, target)
+        self._queues = TargetQueues(source, target)
         self._copied = 0  # by earlier passes
         self._total = 0  # about how many jobs a pass sees
         self._jobs: JobPass | None = None  # the last pass
         self._keys: KeyPass | None = None
-        self._numbers: Counter[Kind] = Counter()  # the jobs of the source after it
+        self._numbers: Counter[QueueState] = Counter()  # the jobs of the source after it
         self._newer = 0
         self._is_late = False
         self._is_complete = False
 
     def run(self) -> Iterator[CopyStep]:
-        """Copy everything. Raises `CopyRefused` before anything is changed if that must not be."""
+        """Copy all jobs. Raises `CopyRefused`, before any change, if this copy is not allowed."""
         stored = begin(self._source, self._target, drains=self._drains)
         self._is_late = stored.state.is_late
         if stored.state.phase is Phase.NAMING:
@@ -127,7 +128,7 @@ class Copier:
             self._open(stored)
 
     def report(self) -> CopyReport:
-        """Compare both sides, as the last pass has found them."""
+        """Return the numbers of both sides, as the last pass has found them."""
         jobs, keys = self._jobs, self._keys
         return CopyReport(
             source=self._source.location,
@@ -144,7 +145,7 @@ class Copier:
         )
 
     def _compared(self) -> Iterator[ComparedKind]:
-        found: Counter[Kind] = Counter() if self._jobs is None else self._jobs.found
+        found: Counter[QueueState] = Counter() if self._jobs is None else self._jobs.found
         for kind in sorted({*self._numbers, *found}):
             yield ComparedKind(
                 queue=kind.queue, state=kind.state, source=self._numbers[kind], target=found[kind]
@@ -153,8 +154,8 @@ class Copier:
     # -------------------------------------------------------------------------------- copying
 
     def _list_names(self, stored: StoredState) -> None:
-        """List what is paused on either side. For jobs that come late, the source was listed by the
-        earlier copy, which has paused all."""
+        """Store what is paused on either side. A copy of late jobs does not list the source: the
+        earlier copy has listed and paused all of it."""
         if not self._is_late:
             write_names(self._source, SOURCE_QUEUES, paused_queues(self._source))
             write_names(self._source, SOURCE_SCHEDULES, paused_schedules(self._source))
@@ -164,13 +165,13 @@ class Copier:
     def _copy(self, stored: StoredState) -> Iterator[CopyStep]:
         for _ in range(MOST_PASSES):
             self._pause()
-            yield from _settle(self._source, self._target)  # claims that saw no pause
+            yield from _settle(self._source, self._target)  # claims that began before the pause
             counted = _count_jobs((yield from self._drain()))
             if not stored.state.is_walked:
                 yield from self._walk(stored)
                 continue
             until_ms = yield from self._await_bound(stored.state)
-            yield from _settle(self._source)  # jobs that were created before it
+            yield from _settle(self._source)  # jobs that were created before the bound
             jobs = yield from self._start_pass("comparing", stored.state)
             for _ in jobs.run(stored.state.since_ms, until_ms, Position()):
                 yield self._step("comparing", jobs)
@@ -192,11 +193,11 @@ class Copier:
         return max(now_ms, state.newest_ms + 1)  # the clock may have been set back
 
     def _walk(self, stored: StoredState) -> Iterator[CopyStep]:
-        """Make the first pass, from where an earlier run was ended; store its place after each
+        """Make the first pass, from the position of an earlier run; store the position after each
         page."""
         jobs = yield from self._start_pass("copying", stored.state)
-        place = Position(stored.state.walk, stored.state.cursor)
-        for position in jobs.run(stored.state.since_ms, None, place):
+        begin = Position(stored.state.walk, stored.state.cursor)
+        for position in jobs.run(stored.state.since_ms, None, begin):
             newest_ms = max(stored.state.newest_ms, jobs.newest_ms)
             stored.save(walk=position.walk, cursor=position.cursor, newest_ms=newest_ms)
             yield self._step("copying", jobs)
@@ -208,7 +209,7 @@ class Copier:
         self._keys = KeyPass(source, target, state.since_ms)
         for seen in self._keys.run():
             yield CopyStep(f"{doing} keys", seen)
-        jobs = JobPass(source, target, self._settings, watched_jobs(source), self._keys.refused)
+        jobs = JobPass(source, target, self._queues, watched_jobs(source), self._keys.refused)
         if not self._is_late:
             for ids in holders(source):
                 jobs.put_holders(ids)
@@ -224,19 +225,19 @@ class Copier:
         return all(one.source == one.target for one in self._compared())
 
     def _pause(self) -> None:
-        """Pause all queues and schedules of the source, and the queues of the target. For jobs that
-        come late, only their own queues of the target are paused."""
+        """Pause all queues and schedules of the source, and the queues of the target. A copy of
+        late jobs pauses only the queues of these jobs in the target."""
         queues = all_queues(self._source)
         if self._is_late:
             pause_queues(self._source, queues)
         else:
-            self._settings.prepare(queues)
-            self._settings.pause_tasks()
+            self._queues.prepare(queues)
+            self._queues.pause_tasks()
             pause_schedules(self._source)
 
     def _drain(self) -> Generator[CopyStep, None, Stats]:
-        """Wait until no job of the source runs; return the numbers of that instant. Jobs of dead
-        workers are taken back here."""
+        """Wait until no job of the source runs; return the numbers of that instant. `tend` takes
+        back jobs of dead workers."""
         while running := count_running(stats := self._source.stats()):
             if self._drains:
                 silence_workers(self._source)
@@ -264,17 +265,17 @@ class Copier:
 
 
 def _settle(*engines: Engine) -> Iterator[CopyStep]:
-    """Wait until all transactions have ended that are open now."""
+    """Wait for the end of all transactions that are open now."""
     for engine in engines:
         begun = engine.open_transactions()
         while begun := begun & engine.open_transactions():
             yield CopyStep("waiting for open transactions", len(begun), is_waiting=True)
 
 
-def _count_jobs(stats: Stats) -> Counter[Kind]:
+def _count_jobs(stats: Stats) -> Counter[QueueState]:
     """Count the jobs that are copied, by queue and state."""
-    numbers: Counter[Kind] = Counter()
+    numbers: Counter[QueueState] = Counter()
     for line, states in stats.queues.items():
         for state in COPIED & states.keys():
-            numbers[Kind(queue_of(line), state)] += states[state]
+            numbers[QueueState(queue_of(line), state)] += states[state]
     return +numbers

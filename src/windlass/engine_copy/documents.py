@@ -36,24 +36,27 @@ class Phase(StrEnum):
     """How far a copy is."""
 
     NAMING = "naming"  # the lists of names are written; nothing was changed
-    COPYING = "copying"  # both sides are paused, and jobs are copied
-    OPENING = "opening"  # all is copied; the target is opened, and no job is copied any more
+    COPYING = "copying"  # both sides are paused, and the copier copies jobs
+    OPENING = "opening"  # all is copied: the target is resumed, and no job is copied any more
     DONE = "done"
 
 
 class CopyState(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a copy is, and where it continues."""
+
     id: str
-    target: str  # the place, for messages
+    target: str  # its location, for messages
     phase: Phase = Phase.NAMING
     version: int = _VERSION
     is_walked: bool = False  # the first pass has ended
-    walk: int = 0  # where the first pass is: the number of a walk, and the cursor of its next page
+    #: The position of the first pass: the number of a walk, and the cursor of its next page.
+    walk: int = 0
     cursor: str | None = None
     newest_ms: int = 0  # when the latest job was created that the first pass has seen
     #: Whether only jobs are copied that were created after an earlier, complete copy.
     is_late: bool = False
-    #: What complete copies have left in the source: this number of jobs, all of them created before
-    #: this instant.
+    #: The number of jobs that complete copies have left in the source. All of them were created
+    #: before `since_ms`.
     left: int = 0
     since_ms: int | None = None
 
@@ -145,7 +148,9 @@ def _chunks(names: Iterable[str]) -> Iterator[list[str]]:
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    source: str  # the place, for messages
+    """Tells in the target which source it is copied from."""
+
+    source: str  # its location, for messages
     is_done: bool = False
 
 

@@ -1,8 +1,8 @@
-"""Walks over the jobs of a source: those that the target does not have are copied, page by page.
+"""Copy the jobs that the target does not have, page by page.
 
-1. `WALKS` lists the walks of a pass. Held jobs line up first: they were met at the head of their
-   line.
-2. `JobPass` walks, and counts the jobs of the source that are in the target.
+1. `WALKS` lists the walks of a pass: one for each state. Held jobs are copied first, because they
+   were at the head of their line when a claim held them.
+2. `JobPass` makes the walks, and counts the jobs of the source that are in the target.
 3. Jobs are read and stored in batches of bounded size.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -29,10 +30,11 @@ from windlass.engine.contract import (
     LinePlace,
     batches,
 )
-from windlass.engine_copy.target import QueueSettings
+from windlass.engine_copy.pages import read_pages
+from windlass.engine_copy.target import TargetQueues
 
-#: A dead job is kept in the target for at least this long, so that it is there when the sides are
-#: compared, and workers log it before they remove it.
+#: The target keeps a dead job for at least this long: the sides are compared first, and workers log
+#: dead jobs before they remove them.
 LEAST_KEEP_MS: Final = 24 * 60 * 60 * 1000
 #: One page has at most this many jobs. Its end is where a killed copy continues.
 PAGE: Final = BATCH
@@ -40,16 +42,18 @@ PAGE: Final = BATCH
 _FIRST_READ: Final = 100
 
 
-class Walk(NamedTuple):
+class JobWalk(NamedTuple):
+    """The jobs of one state, in the order in which they are copied."""
+
     filter: Filter
-    is_counted: bool = True
+    is_counted: bool = True  # False: another walk meets the same jobs again
 
 
 WALKS: Final = (
-    Walk(Filter(state=State.READY, hold=Hold.UNROUTABLE), is_counted=False),
-    Walk(Filter(state=State.READY, hold=Hold.PAUSED), is_counted=False),
+    JobWalk(Filter(state=State.READY, hold=Hold.UNROUTABLE), is_counted=False),
+    JobWalk(Filter(state=State.READY, hold=Hold.PAUSED), is_counted=False),
     *(
-        Walk(Filter(state=state))
+        JobWalk(Filter(state=state))
         for state in (State.READY, State.SCHEDULED, State.RETRYING, State.DEAD)
     ),
 )
@@ -57,7 +61,7 @@ WALKS: Final = (
 COPIED: Final = frozenset(walk.filter.state for walk in WALKS if walk.filter.state is not None)
 
 
-class Kind(NamedTuple):
+class QueueState(NamedTuple):
     """The jobs of one queue in one state of the source."""
 
     queue: str
@@ -65,35 +69,36 @@ class Kind(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where a pass continues: the number of a walk, and the cursor of its next page."""
+    """The point from which a pass continues: the number of a walk, and the cursor of its next
+    page."""
 
     walk: int = 0
     cursor: str | None = None
 
 
 class JobPass:
-    """One walk over all jobs of a source, or only over those of a window of time.
+    """Copies and counts all jobs of a source, or only those that were created in a span of time.
 
-    `schedules` has the jobs that schedules watch. Jobs in `refused` are not copied, because another
-    job of the target has their idempotency key."""
+    `schedules` maps jobs to the schedules that watch them. Jobs in `refused` are not copied,
+    because another job of the target has their idempotency key."""
 
     def __init__(
         self,
         source: Engine,
         target: Engine,
-        settings: QueueSettings,
+        queues: TargetQueues,
         schedules: Mapping[str, str],
         refused: AbstractSet[str],
     ) -> None:
         self._source = source
         self._target = target
-        self._settings = settings
+        self._queues = queues
         self._schedules = schedules
         self._keep_until_ms = read_clock(target) + LEAST_KEEP_MS  # of dead jobs, at least
         self._at_once = _FIRST_READ  # how many jobs to read at once
         self.refused = set(refused)  # ids in the source
-        self.seen: Counter[Kind] = Counter()  # jobs of the source
-        self.found: Counter[Kind] = Counter()  # jobs of them that the target has
+        self.seen: Counter[QueueState] = Counter()  # jobs of the source
+        self.found: Counter[QueueState] = Counter()  # jobs of them that the target has
         self.stored = 0  # jobs that this pass has copied
         self.renamed = 0  # jobs that have another id in the target
         self.newest_ms = 0  # when the latest of these jobs was created
@@ -101,34 +106,34 @@ class JobPass:
     def run(
         self, since_ms: int | None, until_ms: int | None, begin: Position
     ) -> Iterator[Position]:
-        """Walk from a position on; yield where to continue after each page."""
+        """Make the walks from a position on; after each page yield the position behind the page."""
         for number in range(begin.walk, len(WALKS)):
             walk = WALKS[number]
             filter = replace(walk.filter, since_ms=since_ms, until_ms=until_ms)
-            cursor, is_first = begin.cursor if number == begin.walk else None, True
-            while is_first or cursor is not None:
-                is_first = False
-                page = self._source.find(filter, cursor, PAGE)
+            find = partial(self._source.find, filter, limit=PAGE)
+            for page in read_pages(find, begin.cursor if number == begin.walk else None):
                 self._copy(page.records, is_counted=walk.is_counted)
-                cursor = page.cursor
-                yield Position(number, cursor) if cursor is not None else Position(number + 1)
+                is_last = page.cursor is None
+                yield Position(number + 1) if is_last else Position(number, page.cursor)
 
     # ---------------------------------------------------------------------------------- one page
 
     def _copy(self, records: Sequence[JobRecord], *, is_counted: bool) -> None:
         """Copy the jobs of a page that are missing, and count those that are there."""
-        self._settings.prepare({queue_of(record.queue) for record in records})
+        self._queues.prepare({queue_of(record.queue) for record in records})
         ids = {record.id: self.id_of(record) for record in records}
         there = self._target.ends(list(ids.values()))
         known = {id for id, end in zip(ids, there, strict=True) if end is not None}
         missing = [id for id in ids if id not in known and id not in self.refused]
         for copies in self._read(missing):
-            waiting = [self._fitted(copy) for copy in copies if copy.record.state in COPIED]
+            waiting = [self._fit(copy) for copy in copies if copy.record.state in COPIED]
             for id, code in self._put(waiting):
                 self.stored += code is CopyCode.STORED
                 (self.refused if code is CopyCode.HELD else known).add(id)
         if is_counted:
-            kinds = {record.id: Kind(queue_of(record.queue), record.state) for record in records}
+            kinds = {
+                record.id: QueueState(queue_of(record.queue), record.state) for record in records
+            }
             self.seen.update(kinds.values())
             self.found.update(kinds[id] for id in known)
             self.renamed += sum(id != ids[id] for id in known)
@@ -140,7 +145,8 @@ class JobPass:
         return self._target.copied_id(record.id, record.task, record.unique_key, schedule)
 
     def put_holders(self, ids: Sequence[str]) -> None:
-        """Copy ended jobs that hold a unique key. They are not counted: they run no more."""
+        """Copy ended jobs that hold a unique key. They are not counted, because they will not
+        run."""
         for copies in self._read(ids):
             for _ in self._put([copy for copy in copies if copy.record.state.is_final]):
                 pass
@@ -166,9 +172,9 @@ class JobPass:
             codes = self._target.put_copies(own)
             yield from zip((copy.record.id for copy in some), codes, strict=True)
 
-    def _fitted(self, copy: JobCopy) -> JobCopy:
-        """Fit a copy to the target: a dead job is not purged at once, and a job in line has room
-        for its age."""
+    def _fit(self, copy: JobCopy) -> JobCopy:
+        """Change what the target must not take over as it is: a dead job is not purged at once, and
+        the queue of a job in line is at least as old as the job."""
         if copy.line is not None:
             self._make_room(copy.record.queue, copy.line)
         if copy.keep_until_ms is None or copy.record.state is not State.DEAD:
@@ -177,4 +183,4 @@ class JobPass:
 
     def _make_room(self, line: str, place: LinePlace) -> None:
         if place.queue_age > place.age:
-            self._settings.make_room(queue_of(line), place.queue_age)
+            self._queues.make_room(queue_of(line), place.queue_age)

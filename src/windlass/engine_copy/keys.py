@@ -1,7 +1,8 @@
-"""Keys of a source that outlive their jobs: idempotency keys, and unique keys for a period.
+"""Copy the keys of a source that outlive their jobs: idempotency keys, and unique keys for a
+period.
 
-They are put before the jobs. So a job whose idempotency key belongs to another job of the target is
-known before it would be stored.
+Keys are copied before jobs. So the copier knows which jobs it must not store, because another job
+of the target has their idempotency key.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from msgspec.structs import replace
 
 from windlass.engine.contract import CopyCode, Engine, KeyCopy
 from windlass.engine_copy.jobs import COPIED
+from windlass.engine_copy.pages import read_pages
 
 #: Jobs are read in batches of this size, to learn when they were created.
 _READ: Final = 50
 
 
 class KeyPass:
-    """One walk over all idempotency keys of a source.
+    """Copies all idempotency keys of a source.
 
-    With `since_ms`, only keys of jobs that were created since then are put: an earlier copy has put
-    the others, and the target may have freed some of them with their jobs."""
+    With `since_ms`, it copies only keys of jobs that were created since then. An earlier copy has
+    stored the others, and the target may have freed some of these with their jobs."""
 
     def __init__(self, source: Engine, target: Engine, since_ms: int | None) -> None:
         self._source = source
@@ -32,20 +34,16 @@ class KeyPass:
         self.refused: set[str] = set()  # waiting and dead jobs whose key another job has
 
     def run(self) -> Iterator[int]:
-        """Put all keys; yield how many were seen after each batch."""
+        """Copy all keys; after each batch yield the number of keys that were seen."""
         for keys in self._pages():
             self.seen += len(keys)
-            codes = self._target.put_keys([self._fitted(key) for key in keys])
+            codes = self._target.put_keys([self._fit(key) for key in keys])
             held = [key.id for key, code in zip(keys, codes, strict=True) if code is CopyCode.HELD]
             self.refused.update(self._still_to_run(held))
             yield self.seen
 
     def _pages(self) -> Iterator[Sequence[KeyCopy]]:
-        cursor, is_first = None, True
-        while is_first or cursor is not None:
-            is_first = False
-            page = self._source.list_keys(cursor)
-            cursor = page.cursor
+        for page in read_pages(self._source.list_keys):
             yield page.keys if self._since_ms is None else self._late(page.keys, self._since_ms)
 
     def _late(self, keys: Sequence[KeyCopy], since_ms: int) -> list[KeyCopy]:
@@ -58,7 +56,7 @@ class KeyPass:
         }
         return [key for key in keys if created.get(key.id, -1) >= since_ms]
 
-    def _fitted(self, key: KeyCopy) -> KeyCopy:
+    def _fit(self, key: KeyCopy) -> KeyCopy:
         """Let a key lead to the id that its job has in the target."""
         unique, zero, _ = key.key.partition("\0")
         id = self._target.copied_id(key.id, key.task, unique if zero else None)
@@ -71,10 +69,6 @@ class KeyPass:
 
 def holders(source: Engine) -> Iterator[Sequence[str]]:
     """Iterate over the ended jobs of a source that hold a unique key, batch by batch."""
-    cursor, is_first = None, True
-    while is_first or cursor is not None:
-        is_first = False
-        page = source.list_holders(cursor)
-        cursor = page.cursor
+    for page in read_pages(source.list_holders):
         if page.ids:
             yield page.ids

@@ -1,10 +1,12 @@
-"""The source of a copy: it must not start jobs any more, and its running jobs must end first.
+"""Stop the source of a copy: no job starts there any more, and running jobs end before the copy.
 
 1. Queues: all of them are paused, also those that get their first job during the copy.
-2. Schedules: all of them are paused in their notes, which workers respect when they declare them.
-3. Workers: a copy is refused while some are alive, or asks them to be quiet.
+2. Schedules: all of them are paused in their notes. A worker that declares a schedule keeps its
+   note.
+3. Workers: `refuse_workers` refuses a copy while workers are alive; with `--drain`,
+   `silence_workers` makes them quiet instead.
 
-All changes may be repeated, so that a copy that was killed can begin with them again.
+All changes may be repeated: a copy that was killed makes them again.
 """
 
 from __future__ import annotations
@@ -91,7 +93,7 @@ def resume_schedules(engine: Engine, kept: frozenset[str]) -> None:
 
 def _pause_all(engine: Engine, *, is_paused: bool, kept: frozenset[str]) -> None:
     is_changed = False
-    while not is_changed:  # again, after a worker was faster
+    while not is_changed:  # a worker may have changed a schedule first: try again
         now_ms = read_clock(engine)
         changes = [
             schedule_changes.alter(
@@ -112,7 +114,7 @@ def _pause_all(engine: Engine, *, is_paused: bool, kept: frozenset[str]) -> None
 
 
 def refuse_workers(engine: Engine) -> None:
-    """Refuse a copy while workers live, which would run jobs of the source."""
+    """Refuse a copy while workers are alive: they would run jobs of the source."""
     names = [worker.name for worker in read_fleet(engine)]
     if names:
         listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

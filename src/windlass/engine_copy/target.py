@@ -1,7 +1,8 @@
-"""The target of a copy: its queues get their settings, and stay paused until the copy is complete.
+"""Prepare the target of a copy: its queues get their settings, and stay paused until the copy is
+complete.
 
-No copied job may start before that: a copy that is killed would find a job that has run and is
-forgotten as unknown, and would store it again.
+No copied job may start before that. The target purges a job some time after its run. A copy that
+was killed and continues would not find the job, and would store it again.
 """
 
 from __future__ import annotations
@@ -27,16 +28,14 @@ from windlass.engine_copy.source import all_schedules, pause_queues
 _BATCH: Final = 100
 
 
-class QueueSettings:
-    """Settings of queues and tasks, on their way from one engine to the other."""
+class TargetQueues:
+    """The queues of the target: pauses them, and gives them the settings of the source."""
 
     def __init__(self, source: Engine, target: Engine) -> None:
         self._source = source
         self._target = target
         self._ready: set[str] = set()  # queues whose settings are in the target
-        self._ages: dict[
-            str, int
-        ] = {}  # queue -> the age that its queue in the target has at least
+        self._ages: dict[str, int] = {}  # queue -> the least age that was set in the target
 
     def prepare(self, queues: Iterable[str]) -> None:
         """Pause queues on both sides, and give those of the target their settings."""
@@ -58,8 +57,8 @@ class QueueSettings:
             self._target.pause_task(task)
 
     def make_room(self, queue: str, age: int) -> None:
-        """Let the queue of the target have at least this age, so that copied jobs can be older than
-        new ones by as much as they were."""
+        """Make the queue of the target at least this old. So a copied job keeps its lead over new
+        jobs: an age below zero could not be stored."""
         if age > self._ages.get(queue, 0):
             self._target.change_queue(queue, QueueChange(least_age=age))
             self._ages[queue] = age

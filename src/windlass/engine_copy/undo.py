@@ -1,17 +1,16 @@
-"""End a copy that is not complete: the source is opened, and the target forgets the copied jobs.
+"""End a copy that is not complete: remove the copied jobs from the target, and resume the source.
 
-They are removed from the target first. Otherwise they would run on both sides, or run again after a
-later copy.
+The target comes first. Otherwise the jobs would run on both sides, or run again after a later copy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from msgspec.structs import replace
 
 from windlass.engine.contract import Engine
-from windlass.engine_copy.beginning import find_unfinished
 from windlass.engine_copy.copier import CopyStep
 from windlass.engine_copy.documents import (
     SOURCE_QUEUES,
@@ -25,13 +24,15 @@ from windlass.engine_copy.documents import (
     write_names,
 )
 from windlass.engine_copy.jobs import PAGE, WALKS
+from windlass.engine_copy.pages import read_pages
 from windlass.engine_copy.source import all_queues, resume_queues, resume_schedules
+from windlass.engine_copy.start import find_unfinished
 from windlass.engine_copy.target import watched_jobs
 
 
 def undo(source: Engine, target: Engine) -> Iterator[CopyStep]:
-    """Remove the copied jobs from the target, and resume what the copy has paused. A repeat does
-    what is left."""
+    """Remove the copied jobs from the target, and resume what the copy has paused. After a kill, a
+    repeat does the rest."""
     stored = find_unfinished(source, target)
     if stored.state.phase is Phase.COPYING:
         yield from _remove_copies(source, target, stored)
@@ -45,15 +46,11 @@ def undo(source: Engine, target: Engine) -> Iterator[CopyStep]:
 
 
 def _remove_copies(source: Engine, target: Engine, stored: StoredState) -> Iterator[CopyStep]:
-    """Remove the jobs of the source from the target: first they are cancelled."""
+    """Cancel the copied jobs in the target, then remove them."""
     schedules, done = watched_jobs(source), 0
-    for walk in WALKS:
+    for walk in (walk for walk in WALKS if walk.is_counted):
         filter = replace(walk.filter, since_ms=stored.state.since_ms)
-        cursor, is_first = None, True
-        while walk.is_counted and (is_first or cursor is not None):
-            is_first = False
-            page = source.find(filter, cursor, PAGE)
-            cursor = page.cursor
+        for page in read_pages(partial(source.find, filter, limit=PAGE)):
             ids = [
                 target.copied_id(job.id, job.task, job.unique_key, schedules.get(job.id))
                 for job in page.records
@@ -65,7 +62,8 @@ def _remove_copies(source: Engine, target: Engine, stored: StoredState) -> Itera
 
 
 def _forget(source: Engine, target: Engine, stored: StoredState) -> None:
-    """Forget the copy, or only its late jobs. The state goes last, so that a repeat finds it."""
+    """Remove the documents of the copy, or only those of its late jobs. The state is removed last:
+    a repeat needs it."""
     write_names(source, TARGET_QUEUES, ())
     if stored.state.is_late:
         write_mark(target, stored.state.id, Mark(source=source.location, is_done=True))

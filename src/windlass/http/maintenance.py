@@ -9,7 +9,7 @@ of instances and workers may tend one engine.
 3. Record the runs of remote workers in the history, every few seconds and at the end.
 4. Note sessions that were lost, for the list of workers.
 5. Relay the outbox of the app, if it has one.
-6. While the engine is away, keep trying; log the begin and the end of the outage.
+6. While the engine is away, keep trying; log the beginning and the end of the outage.
 
 All calls are made in threads of their own: neither the event loop nor a request waits for them.
 """

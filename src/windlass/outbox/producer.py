@@ -1,7 +1,7 @@
-"""Insert jobs into the outbox, in the transaction of the caller.
+"""Insert jobs into the outbox, in the transaction of the caller: `using(connection=...)`.
 
-A place for `using(connection=...)`, as an engine with `Capability.TRANSACTIONAL` is. It knows
-nothing of other jobs: whether a key is taken is decided when a worker relays the job.
+The outbox does not know other jobs. So whether a key is taken is decided when a worker relays the
+job.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ ROWS: Final = 100
 
 
 class Outbox:
-    """The outbox of an app, for its producers."""
+    """The outbox of an app, for its producers: it takes jobs as an engine with
+    `Capability.TRANSACTIONAL` does."""
 
     def __init__(self, url: OutboxUrl) -> None:
         self._insert = statements(url)["insert"]

@@ -1,8 +1,8 @@
 """A job in the outbox, as bytes: the number of the format, then a map of the fields that differ
 from their default.
 
-A reader ignores fields that it does not know. So a new field that a relay must not drop needs a new
-number: an older relay then leaves the row to newer ones.
+A reader ignores unknown fields. So a new field that a relay must not drop needs a new number: an
+older relay then leaves the row to newer ones.
 """
 
 from __future__ import annotations

@@ -1,24 +1,28 @@
-"""The rows of an outbox, as relays and operators read them.
+"""The rows of an outbox, for relays and operators.
 
-Each object has one connection of its own, and is for one thread. A call that fails raises
-`EngineUnavailable`, or `EngineError` if a repeat does not help; the next call connects again.
+1. `OutboxRows` takes, settles and counts rows. `postgresql` and `sqlite` have its subclasses, each
+   with one connection, for one thread.
+2. A call that fails raises `EngineUnavailable`, or `EngineError` if a repeat does not help. The
+   next call connects again.
+3. The functions at the end are the errors that both databases raise.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Final, Protocol
+from contextlib import AbstractContextManager
+from typing import Any, Final
 
 import msgspec
 
-from windlass.errors import EngineError, FormatTooNew
-from windlass.outbox.tables import newest
+from windlass.errors import EngineError, EngineUnavailable, FormatTooNew
+from windlass.outbox.tables import migrations, newest, statements
 from windlass.outbox.url import OutboxUrl
 
 #: How long a call may take, in seconds.
 TIMEOUT_S: Final = 5.0
-#: A relay has rows for at most this long, in milliseconds: then other relays may take them. A relay
-#: takes rows, puts them into the engine within the time limit of one call, and settles them.
+#: A relay keeps rows for at most this long, in milliseconds. Then other relays may take them.
 LEASE_MS: Final = 15_000
 #: The state of an outbox counts at most this many rows.
 MOST_COUNTED: Final = 10_000
@@ -43,6 +47,8 @@ class Postponed(msgspec.Struct, frozen=True):
 
 
 class RefusedRow(msgspec.Struct, frozen=True):
+    """A row that the engine has refused, for operators."""
+
     id: str
     tries: int
     error: str
@@ -53,34 +59,102 @@ class OutboxState(msgspec.Struct, frozen=True, kw_only=True):
 
     waiting: int  # rows, at most `MOST_COUNTED`
     oldest_ms: int  # the age of the first row that was never refused, or 0
-    refused: int  # those of the rows that the engine refused
+    refused: int  # rows that the engine refused, among those that wait
     first_refused: RefusedRow | None
 
 
-class OutboxRows(Protocol):
+class OutboxRows(ABC):
+    """One connection to an outbox, which opens at the first call."""
+
+    def __init__(self, url: OutboxUrl) -> None:
+        self._url = url
+        self._statements = statements(url)
+
+    # -------------------------------------------------------------------------------- for relays
+
+    @abstractmethod
     def take(self, limit: int, most_bytes: int) -> list[OutboxRow]:
         """Take the next rows that no other relay has, in order: at most `limit`, with about
         `most_bytes`, or a single larger one. `settle` or `give_back` must follow."""
 
+    @abstractmethod
     def settle(self, done: Sequence[int], postponed: Sequence[Postponed]) -> None:
         """Delete rows, by position, and postpone others. Give back the rest."""
 
+    @abstractmethod
     def give_back(self) -> None:
         """Let other relays take the rows at once: the engine is away."""
 
-    def state(self) -> OutboxState: ...
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection, which gives back all rows."""
+
+    def _find_next(self, limit: int, most_bytes: int) -> list[int]:
+        """Return the positions of the next rows to take."""
+        found = self._rows("next_fresh", limit)
+        if len(found) < limit:
+            found += self._rows("next_postponed", limit - len(found))
+        number = _count_within([size for _, size in found], most_bytes)
+        return [position for position, _ in found[:number]]
+
+    # ----------------------------------------------------------------------------- for operators
+
+    def state(self) -> OutboxState:
+        with self._answering():
+            [[waiting, refused]] = self._rows("count", MOST_COUNTED)
+            oldest = self._rows("oldest")
+            first = self._rows("first_refused", MOST_COUNTED) if refused else []
+        return OutboxState(
+            waiting=waiting,
+            oldest_ms=oldest[0][0] if oldest else 0,
+            refused=refused,
+            first_refused=RefusedRow(*first[0]) if first else None,
+        )
 
     def check_format(self) -> None:
         """Raise `EngineError` unless the tables are there, in the format of this version."""
+        with self._answering():
+            version = self._version()
+        _check_version(version, self._url)
 
     def migrate(self) -> int:
         """Make the tables, or bring them to the format of this version; return that format."""
+        with self._answering(), self._migrating():
+            stored = self._version() or 0
+            for version, sql in migrations(self._url):
+                if version > stored:
+                    self._run_script(sql)
+            found = self._version()
+        return _check_version(found, self._url)
 
-    def close(self) -> None: ...
+    def _version(self) -> int | None:
+        """The format of the tables; None if there are none."""
+        if not self._rows("has_tables")[0][0]:
+            return None
+        version: int | None = self._rows("version")[0][0]
+        return version
+
+    # ------------------------------------------------------------------------- of each database
+
+    @abstractmethod
+    def _rows(self, name: str, *values: Any) -> list[Any]:
+        """Run a statement, and return its rows."""
+
+    @abstractmethod
+    def _run_script(self, sql: str) -> None:
+        """Run the statements of a migration."""
+
+    @abstractmethod
+    def _answering(self) -> AbstractContextManager[None]:
+        """Explain the errors of the driver, and close the connection on any error."""
+
+    @abstractmethod
+    def _migrating(self) -> AbstractContextManager[None]:
+        """A transaction for one migration at a time."""
 
 
-def cut(sizes: Sequence[int], most_bytes: int) -> int:
-    """How many rows of these sizes to take: the first one at any size."""
+def _count_within(sizes: Sequence[int], most_bytes: int) -> int:
+    """Count how many rows of these sizes to take: the first one at any size."""
     total = 0
     for number, size in enumerate(sizes):
         total += size
@@ -89,8 +163,8 @@ def cut(sizes: Sequence[int], most_bytes: int) -> int:
     return len(sizes)
 
 
-def check_version(found: int | None, url: OutboxUrl) -> None:
-    """Refuse an outbox without tables, or in another format."""
+def _check_version(found: int | None, url: OutboxUrl) -> int:
+    """Return the format of an outbox. Refuse one without tables, or in another format."""
     expected = newest(url)
     if found is None:
         raise missing_tables(url)
@@ -106,6 +180,19 @@ def check_version(found: int | None, url: OutboxUrl) -> None:
             f"windlass needs {expected}. Run `windlass migrate`.",
             location=url.location,
         )
+    return found
+
+
+def no_answer(url: OutboxUrl, error: Exception) -> EngineUnavailable:
+    return EngineUnavailable(
+        f"The outbox in {url.location} did not answer: {_in_one_line(error)}", location=url.location
+    )
+
+
+def refused_call(url: OutboxUrl, error: Exception) -> EngineError:
+    return EngineError(
+        f"The outbox in {url.location} refused a call: {_in_one_line(error)}", location=url.location
+    )
 
 
 def missing_tables(url: OutboxUrl) -> EngineError:
@@ -114,3 +201,7 @@ def missing_tables(url: OutboxUrl) -> EngineError:
         "`windlass migrate` once, with a role that may create them.",
         location=url.location,
     )
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,31 +1,28 @@
 """The tables of an outbox: statements, and migrations.
 
 The folder `migrations` has the SQL of each version, as files that other migration tools can run
-too; `sql` has all other statements (`-- name: insert`). All SQL has the names of the default
-namespace, which is replaced by that of the url.
+too; `sql` has all other statements (`-- name: insert`). The files have the names of the default
+namespace, and this module replaces them by those of the url.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from windlass.core.named_statements import split_statements
 from windlass.outbox.url import DEFAULT_NAMESPACE, OutboxUrl
 
 _FOLDER: Final = Path(__file__).parent
-_NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 
 @lru_cache(maxsize=8)
 def statements(url: OutboxUrl) -> Mapping[str, str]:
     """The statements for an outbox, by name, without comments."""
     text = (_FOLDER / "sql" / f"{url.dialect}.sql").read_text(encoding="utf-8")
-    _, *blocks = _NAME.split(_for(url, text))
-    lines = ([line for line in block.splitlines() if line[:2] != "--"] for block in blocks[1::2])
-    return dict(zip(blocks[::2], ("\n".join(kept).strip() for kept in lines), strict=True))
+    return dict(split_statements(_for(url, text)))
 
 
 def migrations(url: OutboxUrl) -> Iterator[tuple[int, str]]:

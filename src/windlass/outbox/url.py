@@ -1,7 +1,7 @@
 """The setting `outbox`: the url of the database in which callers have their own data.
 
 A light module: every app reads its settings. The url may have a password, so that its text shows
-only the place.
+only the location.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class OutboxUrl:
 
     @property
     def location(self) -> str:
-        """The place, without secrets and options."""
+        """The url without secrets and options."""
         return _LOGIN.sub("", self.database).partition("?")[0]
 
     def __str__(self) -> str:

@@ -70,7 +70,7 @@ def test_jobs_are_copied_and_the_counts_of_both_sides_are_printed(shell: Shell) 
     assert "keeps its jobs, with all queues and schedules paused: do not resume them." in ran.err
     again = shell.type("copy", "--from", shell.url, "--to", TO)
     assert (again.code, again.out) == (0, "")
-    assert "Only jobs that came after the first copy were looked at." in again.err
+    assert "This run looked only at jobs that came after the first copy." in again.err
     assert ready_at(target_of(shell)) == 3
     assert ready_at(shell.url) == 0
 
@@ -113,7 +113,7 @@ def test_sides_that_differ_exit_with_1(shell: Shell) -> None:
     assert ran.code == 1
     assert ran.out.splitlines()[1].split() == ["default", "ready", "1", "0"]
     assert f"{jobs[0].id}: another job of the target holds its key." in ran.err
-    assert "in the target, other jobs hold the keys of 1 job. Cancel one of both" in ran.err
+    assert "in the target, other jobs hold the keys of 1 job. Cancel one of the two" in ran.err
     assert (
         shell.type("copy", "--from", shell.url, "--to", TO, "--json").json["is_complete"] is False
     )

@@ -112,8 +112,8 @@ def test_every_line_is_there_and_nothing_is_made(safe: PostgresServer) -> None:
     ],
 )
 def test_the_version(version: int, grade: Grade) -> None:
-    place = migrate.Place(version, "x.y", "UTF8", "r", "d", has_schema=True, may_create=True)
-    finding = doctor._version(place)
+    facts = migrate.ServerFacts(version, "x.y", "UTF8", "r", "d", has_schema=True, may_create=True)
+    finding = doctor._version(facts)
     assert finding.grade is grade
     assert "PostgreSQL x.y" in finding.text
 

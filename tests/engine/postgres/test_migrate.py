@@ -27,7 +27,7 @@ from tests.postgres_server import (
 from tests.worker.yard import until
 from windlass.engine.contract import Engine, Grade, Plan, Succeeded, Verdict
 from windlass.engine.postgres import migrate
-from windlass.engine.postgres.migrate import Place
+from windlass.engine.postgres.migrate import ServerFacts
 from windlass.engine.postgres.statements import migrations
 from windlass.engine.postgres.transaction import lock_number
 from windlass.errors import EngineError, EngineUnavailable, FormatTooNew
@@ -321,8 +321,8 @@ def test_an_encoding_without_most_texts_is_refused() -> None:
 
 @pytest.mark.parametrize(("version", "is_refused"), [(120_022, True), (130_000, False)])
 def test_an_old_server_is_refused(version: int, is_refused: bool) -> None:
-    place = Place(version, "12.22", "UTF8", "r", "d", has_schema=True, may_create=True)
-    told = migrate.why_too_old(place)
+    facts = ServerFacts(version, "12.22", "UTF8", "r", "d", has_schema=True, may_create=True)
+    told = migrate.why_too_old(facts)
     assert bool(told) is is_refused
     assert not told or told == "PostgreSQL 12.22 is too old: windlass needs 13 or newer"
 

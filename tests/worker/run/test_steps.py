@@ -566,7 +566,7 @@ def test_a_lost_call_is_repeated(
     assert rig.result(lambda ctx: ctx.once("charge", charge)) == "receipt"
     assert charge.times == 1
     assert rig.engine.calls.count(verb) == 2
-    assert "cannot reach the engine for a step of job" in caplog.text
+    assert "lost connection to engine in a step of job" in caplog.text
 
 
 def test_a_run_that_is_interrupted_waits_no_longer(rig: Rig) -> None:

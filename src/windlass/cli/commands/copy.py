@@ -41,9 +41,9 @@ LISTED: Final = 20
 )
 @json_option
 def copy(source_url: str, target_url: str, drain: bool, undoes: bool, as_json: bool) -> int:
-    """Copy all jobs that wait and dead letters to another engine, with schedules, queue settings
-    and keys. Both sides are paused meanwhile. A killed copy continues when the command is
-    given again. Afterwards the target runs the jobs, and the source keeps them and stays paused.
+    """Copy waiting jobs and dead letters to another engine, with schedules, queue settings and
+    keys. Both sides are paused meanwhile. A killed copy continues when you give the command
+    again. Afterwards the target runs the jobs, and the source keeps them and stays paused.
 
     Exits with 1 if the sides differ in the end, or while workers of the source run.
 
@@ -133,7 +133,7 @@ def _summary(report: CopyReport) -> str:
         count(report.keys, "idempotency key"),
         count(report.schedules, "schedule"),
     ]
-    late = " Only jobs that came after the first copy were looked at." if report.is_late else ""
+    late = " This run looked only at jobs that came after the first copy." if report.is_late else ""
     renamed = (
         f" {count(report.renamed, 'job')} got another id, in the partition of a key or schedule."
         if report.renamed
@@ -147,8 +147,8 @@ def _advice(report: CopyReport) -> str:
         number = len(report.refused)
         return (
             f"The copy is not complete: in the target, other jobs hold the keys of "
-            f"{count(number, 'job')}. Cancel one of both with `{program()} job cancel`, and give "
-            "this command again. Both sides stay paused."
+            f"{count(number, 'job')}. Cancel one of the two with `{program()} job cancel`, and "
+            "give this command again. Both sides stay paused."
         )
     return (
         "The copy is not complete: the sides differ, because something else changes their jobs, or "
@@ -160,7 +160,7 @@ def _advice(report: CopyReport) -> str:
 def _what_is_left(report: CopyReport, *, drain: bool) -> str:
     quiet = " Stop its workers, which are quiet." if drain else ""
     newer = (
-        f" Meanwhile {count(report.newer, 'job')} came in there: give producers the new url, then "
+        f" Meanwhile {count(report.newer, 'job')} arrived there: give producers the new url, then "
         "give this command again."
         if report.newer
         else ""

@@ -85,7 +85,7 @@ class CallerConnection(ABC):
         if place.dialect is not None and found != place.dialect:
             raise InvalidConnection(
                 f"Expected a connection to {_NAMES[place.dialect]}, to the database of "
-                f"{place.location}; found {self.a_kind} to {found}. Give the connection to that "
+                f"{place.location}; found {self.a_kind} to {found}. Give a connection to that "
                 "database, or name the other database in the setting outbox."
             )
 

@@ -177,19 +177,19 @@ class AdminVerbs(Protocol):
         without a payload gets an empty one and becomes a dead letter when it runs."""
 
     def is_used(self) -> bool:
-        """Return whether this place was set up, which its first use does. Creates nothing."""
+        """Return whether this store was set up, which its first use does. Creates nothing."""
 
     def examine(self) -> list[Finding]:
-        """Diagnose the place that stores jobs, for `windlass doctor`: versions, durability, space
-        and permissions. Changes and creates nothing. A reason to refuse the first use is returned
-        as a problem; only a place that does not answer raises."""
+        """Diagnose the store of the jobs, for `windlass doctor`: versions, durability, space and
+        permissions. Changes and creates nothing. A reason to refuse the first use is returned as a
+        problem; only a store that does not answer raises."""
 
     def space(self) -> EngineSpace:
-        """Read how full the place is that stores jobs. Cheap enough for every few seconds."""
+        """Read how full the store is. Cheap enough for every few seconds."""
 
     def migrate(self) -> int:
-        """Prepare the place for this version; return the format that is stored there. Migrates it,
-        if that takes one step; otherwise an older format is refused."""
+        """Prepare the store for this version; return its format. Migrates an older format if that
+        takes one step, and otherwise refuses the format."""
 
     def migrate_jobs(self, cursor: str | None = None) -> Migrated:
         """Move one bounded batch of jobs of an older format, which `migrate` refuses, to the format

@@ -1,9 +1,8 @@
 """The engine contract for copies: whole jobs and keys, read from one engine and stored in another.
 
 A copy has all data that decides what happens to a job next, in values that mean the same in every
-engine: instants, counters, and how far its queue has aged since the job took its place. It has no
-result and no claim: succeeded jobs need no copy, and running jobs have none. It has the steps that
-no later attempt repeats.
+engine: instants, counters, completed steps, and how far its queue has aged since the job took its
+place. A copy has no result and no claim: succeeded jobs need no copy, and running jobs have none.
 
 1. `JobCopy` and `LinePlace`: a job that waits, or has ended.
 2. `KeyCopy`: an idempotency key, which may outlive its job.
@@ -32,7 +31,7 @@ _NOT_STORED: Final = frozenset({State.RUNNING, State.WAITING})
 
 
 class LinePlace(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides the order of a ready job, next to its priority and its place."""
+    """The age of a ready job, which decides its order together with its priority."""
 
     ready_ms: int  # when it took its place in line
     age: int  # the age of its queue at that time
@@ -48,7 +47,7 @@ class JobCopy(msgspec.Struct, frozen=True, kw_only=True):
     #: the result expires.
     keep_until_ms: int | None = None
     until: Until | None = None  # of a job with a unique key: when it releases the key
-    period_until_ms: int = 0  # but not before this instant
+    period_until_ms: int = 0  # the key is held at least until this instant
     steps: tuple[Step, ...] = ()  # completed parts of the job, sorted by name
 
     def holds_key(self, now_ms: int) -> bool:
@@ -141,8 +140,8 @@ class CopyVerbs(Protocol):
 
     def put_keys(self, keys: Sequence[KeyCopy]) -> list[CopyCode]:
         """Remember idempotency keys, whether or not their jobs are here. A key that another job has
-        is not stored. When a removed job frees its key, it frees a key that was put after it; so
-        put keys again, which says KNOWN, once their jobs are stored."""
+        is not stored. When a job is removed, its key is freed, even if this call has stored the key
+        since. So put keys again, which returns KNOWN, once their jobs are stored."""
 
     def list_holders(self, cursor: str | None = None) -> HolderPage:
         """List succeeded and cancelled jobs that hold a unique key for a period, one bounded batch.

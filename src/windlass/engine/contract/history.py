@@ -88,7 +88,7 @@ def check_report(number: int, measures: Sequence[Measure]) -> None:
 def make_history_page(
     measures: Iterable[MeasureRow], samples: Iterable[QueueSample], end_ms: int | None
 ) -> HistoryPage:
-    """Make a page of rows that were read from its begin on, in any order. `end_ms` is the first
+    """Make a page of rows that were read from its beginning on, in any order. `end_ms` is the first
     minute or hour that was not read completely; None if nothing follows. The page ends earlier if
     it has too many rows, but never inside a minute or hour."""
     read: list[MeasureRow | QueueSample] = [*measures, *samples]

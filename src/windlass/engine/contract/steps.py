@@ -1,7 +1,7 @@
 """The engine contract for steps: completed parts of a job, which no later attempt repeats.
 
 A step belongs to its job and is removed with the record of the job. Only the holder of the job
-stores and reads steps: a stale token changes nothing and is told so.
+stores and reads steps: a call with a stale token changes nothing, and its reply says STALE.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class StepVerbs(Protocol):
 
     def put_steps(self, steps: Sequence[NewStep]) -> list[StepCode]:
         """Store steps in turn, each only if its token is current. The first step with a name
-        counts: a repeat after a lost reply says KNOWN. Steps that `check_steps` refuses raise
+        counts: a repeat after a lost reply returns KNOWN. Steps that `check_steps` refuses raise
         `EngineError`, and nothing is stored.
 
         A retry, a release, a loss and a revival keep the steps of a job. A put that replaces the

@@ -45,13 +45,13 @@ class SqlStatement(msgspec.Struct, frozen=True):
 #: The rows that a statement returned; empty for a statement that returns none.
 SqlRows: TypeAlias = Sequence[Sequence[Any]]
 #: Statements to run in turn in the transaction of a caller. The generator gets the rows of each
-#: statement, and returns the result. It does not get errors: a statement that fails ends it, and
-#: its error goes to the caller, whose transaction it is.
+#: statement, and returns the result. It gets no errors: when a statement fails, the generator is
+#: closed, and the caller gets the error.
 SqlSteps: TypeAlias = Generator[SqlStatement, SqlRows, R]
 
 
 class TransactionPlace(Protocol):
-    """A place that stores jobs in a transaction of the caller."""
+    """Stores jobs in a transaction of the caller: an engine, an outbox or a sandbox."""
 
     @property
     def location(self) -> str:
@@ -84,14 +84,16 @@ class TransactionVerbs(TransactionPlace, Protocol):
         transaction of a caller that falls silent before its commit."""
 
     def find_verdicts(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
-        """Tell what became of these ends, after a commit whose reply was lost. Change nothing.
+        """Tell which of these ends were committed, after the reply to a commit was lost. Change
+        nothing.
 
-        Waits until no transaction has locked the jobs. REPEATED: the end was committed. OK: it was
-        not, and the claim is current. STALE: it was not, and the claim is over."""
+        Waits until no transaction has locked the jobs. REPEATED: the end was committed. OK: the end
+        was not committed, and the claim is current. STALE: the end was not committed, and the claim
+        is over."""
 
     def announce_ends(self, ids: Sequence[str]) -> None:
-        """Wake the callers that wait for these jobs, after the commit that ended them. Without it
-        they find the end by polling."""
+        """Wake the callers that wait for these jobs, after the commit that ended the jobs. Without
+        this call they find the end by polling."""
 
     def transaction(self) -> AbstractContextManager[Any]:
         """A block that is a transaction, for the code of a task, on a connection to the database of

@@ -1,8 +1,8 @@
 """The connections to one server: a small pool, deadlines, and repeats after a failure.
 
-1. `Connections.run` takes a connection and calls a function with it. Each call of the contract may
-   be repeated, so a call that met a broken connection, a deadlock or a server that restarts is
-   repeated on a new connection until its deadline.
+1. `Connections.run` calls a function with a connection of the pool. Each call of the contract may
+   be repeated. So after a broken connection, a deadlock or a restart of the server, `run` repeats
+   the call on a new connection until its deadline.
 2. `DeadlineConnection` gives up a call at its deadline, also when the server is frozen.
 3. After a fork, the child makes its own connections and never touches those of its parent.
 """
@@ -36,21 +36,21 @@ PREPARED: Final = 300
 #: How long to wait before a repeat: at first, and at most, in seconds.
 _FIRST_PAUSE_S: Final = 0.02
 _MOST_PAUSE_S: Final = 0.5
-#: The part of the time of a call that a statement may take. The server then says what it waited
-#: for, before the call itself runs out of time.
+#: The part of the time of a call that a statement may take. So the server ends the statement, and
+#: says why, before the call itself runs out of time.
 _STATEMENT_SHARE: Final = 0.9
-#: A transaction whose client fell silent is ended after this time, so that it keeps no locks.
+#: The server ends the transaction of a silent client after this time, which frees its locks.
 IDLE_MS: Final = 20_000
-#: Probes on a connection without traffic, unless the url has others: so that no network on the way
-#: forgets it, and a server that vanished is found after a minute. libpq itself waits for two hours.
+#: Probes on a connection without traffic, unless the url has other values. They keep a firewall
+#: from forgetting the connection, and find a lost server after a minute; libpq waits for two hours.
 KEEPALIVES: Final = {
     "keepalives_idle": "30",
     "keepalives_interval": "10",
     "keepalives_count": "3",
 }
-#: What the planner must not choose. Every statement here is a search by an index; but a plan is
-#: kept, and one that was made while a table was small reads all of it when it has grown. For
-#: the same reason statements join by `= ANY(ARRAY[...])`, and hide what they do not search by in an
+#: Plans that the planner must not choose. Every statement here searches by an index. But plans are
+#: kept: a plan that was made for a small table reads the whole table when it has grown. For
+#: the same reason statements join by `= ANY(ARRAY[...])`, and hide other conditions in an
 #: expression: for an empty table all indexes cost the same, and the wrong one would be kept.
 PLANNER: Final = (
     "enable_seqscan",
@@ -105,7 +105,8 @@ class DeadlineConnection(psycopg.Connection[Row]):
 
 
 def _until(gen: Generator[Any, Any, T], connection: DeadlineConnection) -> Generator[Any, Any, T]:
-    """Pass on what a generator waits for. The driver resumes it several times a second."""
+    """Pass on the waits of a generator, and give up at the deadline. The driver resumes the
+    generator several times a second."""
     try:
         state = next(gen)
         while True:
@@ -360,7 +361,8 @@ class Connections:
         raise self._refusal(error) from error
 
     def _raise_if_refused(self, error: psycopg.Error) -> None:
-        """The driver has no code for a login that fails while it connects."""
+        """Raise an engine error for a refused login. The driver has no SQLSTATE for a failure to
+        connect."""
         text = str(error)
         for words, advice in _REFUSALS.items():
             if words in text:
@@ -420,7 +422,7 @@ class Connections:
         self._reset()
 
 
-#: What the server says when it refuses a login -> how to fix it.
+#: The message of a server that refuses a login -> how to fix the cause.
 _REFUSALS: Final = {
     "authentication failed": "Check the user and the password in the url, or PGPASSWORD.",
     "no password supplied": "Give the password in the url, in PGPASSWORD or in ~/.pgpass.",
@@ -446,7 +448,7 @@ _DELAYS: Final = {
     "is shutting down": "57P01",
     "in recovery mode": "57P02",
 }
-#: A statement was prepared on another connection to the server than the one that got it now.
+#: SQLSTATEs of a pooler: a statement was prepared on another connection to the server.
 _OF_POOLERS: Final = ("26000", "42P05")
 _UNKNOWN_OPTION: Final = re.compile(r'invalid URI query parameter: "(.*)"')
 #: What the driver puts before the words of the server, which our messages name already.

@@ -5,8 +5,8 @@
 3. What makes claims slow: autovacuum, dead rows, and old transactions, which keep them alive.
 4. The connection: number, encryption, poolers and notifications, clock and round trips.
 
-This changes nothing, and needs no rights beyond those to the tables. Without the role
-`pg_read_all_stats`, the server does not tell since when transactions of other users run.
+`examine` changes nothing, and needs no rights beyond those to the tables. Only with the role
+`pg_read_all_stats` does the server tell how long transactions of other users have run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import psycopg
 
@@ -23,6 +23,7 @@ from windlass.core.quantities import count, describe_bytes
 from windlass.engine.contract import Finding, Grade
 from windlass.engine.postgres import migrate
 from windlass.engine.postgres.connections import Connections, describe_failure
+from windlass.engine.postgres.relations import Relation, declared_names, list_relations
 from windlass.engine.postgres.statements import Connection, migrations
 from windlass.engine.server_times import examine_times
 from windlass.engine.sql.statements import Row
@@ -40,49 +41,7 @@ OLD_TRANSACTIONS: Final = 1_000_000
 MANY_DEAD: Final = 1_000_000
 #: How long another connection may take, in seconds.
 _CONNECT_S: Final = 3.0
-_MADE: Final = re.compile(
-    r"^\s*(CREATE|DROP) (?:UNIQUE |UNLOGGED )?(TABLE|INDEX|SEQUENCE)(?: IF EXISTS)? "
-    r"(?:windlass\.)?(\w+)",
-    re.MULTILINE,
-)
 _UNLOGGED: Final = re.compile(r"CREATE UNLOGGED TABLE windlass\.(\w+)")
-
-
-class Relation(NamedTuple):
-    """A table, index or sequence; a row of `_RELATIONS`."""
-
-    name: str
-    kind: str  # as pg_class has it
-    is_logged: bool
-    is_valid: bool
-    parent: str  # of a partition, or ""
-    size: int
-    missing_rights: str
-    has_autovacuum: bool
-    live: int
-    dead: int
-
-
-_RELATIONS: Final = """
-SELECT c.relname::text, c.relkind::text, c.relpersistence <> 'u', coalesce(i.indisvalid, true),
-       coalesce((SELECT p.relname::text FROM pg_inherits JOIN pg_class AS p ON p.oid = inhparent
-                 WHERE inhrelid = c.oid), ''),
-       CASE WHEN c.relkind = 'r' THEN pg_total_relation_size(c.oid) ELSE 0 END,
-       CASE WHEN c.relkind = 'S' THEN (
-           SELECT coalesce(string_agg(name, ', '), '') FROM unnest(ARRAY['USAGE', 'SELECT'])
-           AS name WHERE NOT has_sequence_privilege(c.oid, name))
-       WHEN c.relkind IN ('r', 'p') THEN (
-           SELECT coalesce(string_agg(name, ', '), '')
-           FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE']) AS name
-           WHERE NOT has_table_privilege(c.oid, name)
-           AND (name <> 'TRUNCATE' OR c.relname ~ '^ended_[0-9]+$'))
-       ELSE '' END,
-       NOT EXISTS (SELECT 1 FROM pg_options_to_table(c.reloptions)
-                   WHERE option_name = 'autovacuum_enabled' AND NOT option_value::boolean),
-       coalesce(pg_stat_get_live_tuples(c.oid), 0), coalesce(pg_stat_get_dead_tuples(c.oid), 0)
-FROM pg_class AS c LEFT JOIN pg_index AS i ON i.indexrelid = c.oid
-WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
-"""
 #: Transactions that keep old versions of rows alive: what holds them, for how long in seconds and
 #: in transactions, how to end them, and whether the server hides from us since when they run.
 _OLD_TRANSACTIONS: Final = """
@@ -142,7 +101,7 @@ class _Doctor:
         self._schema = connections.address.schema
         self._db = db
         self._clock_offset_ms = clock_offset_ms
-        self._place = migrate.read_place(db, self._schema)
+        self._facts = migrate.read_facts(db, self._schema)
 
     def _rows(self, query: str, *values: Any) -> list[Row]:
         return self._db.execute(query.encode(), values).fetchall()
@@ -157,9 +116,9 @@ class _Doctor:
         return str(value)
 
     def examine(self) -> Iterator[Finding]:
-        relations = self._list_relations()
-        yield _version(self._place)
-        yield _encoding(self._place)
+        relations = list_relations(self._db, self._schema)
+        yield _version(self._facts)
+        yield _encoding(self._facts)
         yield self._role()
         yield self._durability(relations)
         yield from self._tables(relations)
@@ -171,12 +130,6 @@ class _Doctor:
         yield self._wakeups()
         yield from examine_times(self._ask_ms)
         yield _size(relations)
-
-    def _list_relations(self) -> list[Relation]:
-        """List the tables, indexes and sequences of windlass: others may be in the same schema."""
-        known = _declared()
-        found = (Relation(*row) for row in self._rows(_RELATIONS, self._schema))
-        return [one for one in found if known & {one.name, one.parent, one.name.rsplit("_", 2)[0]}]
 
     # -------------------------------------------------------------------------------- the server
 
@@ -240,7 +193,7 @@ class _Doctor:
 
     def _tables(self, relations: Sequence[Relation]) -> Iterator[Finding]:
         if not any(one.name == "meta" for one in relations):
-            why = migrate.why_no_tables(self._place, self._schema)
+            why = migrate.why_no_tables(self._facts, self._schema)
             if relations:
                 why = str(migrate.of_another_program(self._schema))
             text = why or f"the schema {self._schema} has none yet: the first use makes them"
@@ -253,7 +206,7 @@ class _Doctor:
         yield rights
 
     def _rights(self, missing: Sequence[str]) -> Finding:
-        role = self._place.role
+        role = self._facts.role
         if not missing:
             return Finding(Grade.OK, "rights", f"the role {role} has all rights that are needed")
         grants = _grants(self._quoted(role), self._quoted(self._schema))
@@ -272,7 +225,7 @@ class _Doctor:
         except EngineError as error:
             return Finding(Grade.PROBLEM, "tables", str(error))
         valid = {one.name for one in relations if one.is_valid}
-        if missing := sorted(_declared() - valid):
+        if missing := sorted(declared_names() - valid):
             return Finding(
                 Grade.PROBLEM,
                 "tables",
@@ -310,7 +263,7 @@ class _Doctor:
         if not found:
             text = f"none is older than {describe_ms(OLD_S * 1000)}"
             if hidden := sum(is_hidden for *_, is_hidden in rows):
-                role = self._place.role
+                role = self._facts.role
                 text += (
                     f", as far as {role} can see: the age of {count(hidden, 'other')} is hidden. "
                     f"GRANT pg_read_all_stats TO {self._quoted(role)} shows it"
@@ -420,32 +373,23 @@ class _Doctor:
 # ----------------------------------------------------------------------------------- the server
 
 
-def _version(place: migrate.Place) -> Finding:
-    if why := migrate.why_too_old(place):
+def _version(facts: migrate.ServerFacts) -> Finding:
+    if why := migrate.why_too_old(facts):
         return Finding(Grade.PROBLEM, "version", why)
-    name = f"PostgreSQL {place.version_text}"
-    if place.version < TESTED:
+    name = f"PostgreSQL {facts.version_text}"
+    if facts.version < TESTED:
         text = f"{name}: windlass is tested from {TESTED // 10_000} on. Upgrade the server"
         return Finding(Grade.ADVICE, "version", text)
     return Finding(Grade.OK, "version", name)
 
 
-def _encoding(place: migrate.Place) -> Finding:
-    if why := migrate.why_wrong_encoding(place):
+def _encoding(facts: migrate.ServerFacts) -> Finding:
+    if why := migrate.why_wrong_encoding(facts):
         return Finding(Grade.PROBLEM, "encoding", why)
-    return Finding(Grade.OK, "encoding", place.encoding)
+    return Finding(Grade.OK, "encoding", facts.encoding)
 
 
 # ----------------------------------------------------------------------------------- the tables
-
-
-def _declared() -> set[str]:
-    """The names of tables, indexes and sequences that the migrations make."""
-    names: set[str] = set()
-    for _, text in migrations():
-        for verb, _, name in _MADE.findall(text):
-            (names.add if verb == "CREATE" else names.discard)(name)
-    return names
 
 
 def _missing_rights(relations: Sequence[Relation], schema: str, *, may_enter: bool) -> list[str]:

@@ -1,15 +1,16 @@
-"""Migrations of a schema: forward only, in one transaction, under a lock that all processes share.
+"""Make and migrate the tables: forward only, in one transaction, under a lock that all processes
+share.
 
 1. `stored_format` reads the format of a schema, and `refuse_format` refuses one that this version
    cannot use.
 2. `prepare` makes the tables where there are none. It leaves an older format alone: a worker that
    starts must not lock out those that still run.
 3. `upgrade` applies the missing migrations, and `migration_sql` prints them for other tools.
-4. `read_place` and the functions after it say why a server, or a user, is not fit for the tables.
+4. `check_server` refuses a server, or a user, with which no tables can be made.
 
-Each transaction reads the row of `meta` first, and so locks the table until its end. A migration
-locks it against all others: those that have begun end before it, and later ones find the new
-format.
+Each transaction reads the row of `meta` first, and so locks this table until its end. A migration
+locks `meta` against all others: transactions that have begun end before the migration, and later
+ones find the new format.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _HAS_META: Final = """
 SELECT 1 FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace
 WHERE nspname = $1 AND relname = 'meta'
 """
-_PLACE: Final = """
+_FACTS: Final = """
 SELECT current_setting('server_version_num')::integer, current_setting('server_version'),
        current_setting('server_encoding'), current_user::text, current_database()::text,
        found.oid IS NOT NULL,
@@ -111,7 +112,7 @@ def of_empty_meta(schema: str) -> EngineError:
 
 
 def prepare(connection: Connection, schema: str) -> int:
-    """Make the tables if there are none, and return the format. Another one is refused."""
+    """Make the tables if there are none, and return the format. Refuse another format."""
     number = stored_format(connection, schema)
     if number == 0:
         _apply(connection, schema, may_upgrade=False)
@@ -121,8 +122,8 @@ def prepare(connection: Connection, schema: str) -> int:
 
 
 def upgrade(connections: Connections, schema: str) -> int:
-    """Apply the missing migrations; return their number. A table that another transaction has
-    locked, such as a backup, is tried again later: meanwhile the other transactions run."""
+    """Apply the missing migrations; return their number. If another transaction, such as a backup,
+    has locked a table, try again later: meanwhile other transactions run."""
 
     def work(connection: Connection) -> int:
         if isinstance(connection, DeadlineConnection):
@@ -154,7 +155,7 @@ def _apply(connection: Connection, schema: str, *, may_upgrade: bool) -> int:
                 refuse_format(number, schema)
             if number == NEWEST_FORMAT:
                 return 0
-            has_schema = number > 0 or check_place(connection, schema).has_schema
+            has_schema = number > 0 or check_server(connection, schema).has_schema
             # The server itself splits the text into statements.
             script = _script(schema, number, has_schema=has_schema)
             connection.execute(script.encode(), prepare=False)
@@ -188,11 +189,11 @@ def migration_sql(schema: str, after: int) -> str:
     )
 
 
-# ------------------------------------------------------------------------------------------ place
+# ------------------------------------------------------------------------------------- the server
 
 
-class Place(NamedTuple):
-    """What decides whether tables can be made."""
+class ServerFacts(NamedTuple):
+    """What a server and a user must have so that tables can be made."""
 
     version: int
     version_text: str
@@ -203,49 +204,49 @@ class Place(NamedTuple):
     may_create: bool  # the schema, or tables in it
 
 
-def read_place(connection: Connection, schema: str) -> Place:
-    ((*values,),) = connection.execute(_PLACE, [schema]).fetchall()
-    return Place(*values)
+def read_facts(connection: Connection, schema: str) -> ServerFacts:
+    ((*values,),) = connection.execute(_FACTS, [schema]).fetchall()
+    return ServerFacts(*values)
 
 
-def check_place(connection: Connection, schema: str) -> Place:
+def check_server(connection: Connection, schema: str) -> ServerFacts:
     """Refuse a server on which no tables can be made."""
-    place = read_place(connection, schema)
-    why = why_too_old(place) or why_wrong_encoding(place) or why_no_tables(place, schema)
+    facts = read_facts(connection, schema)
+    why = why_too_old(facts) or why_wrong_encoding(facts) or why_no_tables(facts, schema)
     if why:
         raise EngineError(f"{why}.")
-    return place
+    return facts
 
 
-def why_too_old(place: Place) -> str:
+def why_too_old(facts: ServerFacts) -> str:
     oldest, words = OLDEST_SERVER
-    if place.version >= oldest:
+    if facts.version >= oldest:
         return ""
-    return f"PostgreSQL {place.version_text} is too old: windlass needs {words} or newer"
+    return f"PostgreSQL {facts.version_text} is too old: windlass needs {words} or newer"
 
 
-def why_wrong_encoding(place: Place) -> str:
-    if place.encoding == "UTF8":
+def why_wrong_encoding(facts: ServerFacts) -> str:
+    if facts.encoding == "UTF8":
         return ""
     return (
-        f"The database {place.database} has the encoding {place.encoding}, in which most texts "
+        f"The database {facts.database} has the encoding {facts.encoding}, in which most texts "
         "cannot be stored. Make one with `createdb --encoding=UTF8 --template=template0`"
     )
 
 
-def why_no_tables(place: Place, schema: str) -> str:
-    if place.may_create:
+def why_no_tables(facts: ServerFacts, schema: str) -> str:
+    if facts.may_create:
         return ""
     missing = (
-        f"The schema {schema} has no tables of windlass in the database {place.database}, and the "
-        f"role {place.role} may not create any there"
-        if place.has_schema
-        else f"There is no schema {schema} in the database {place.database}, and the role "
-        f"{place.role} may not create it"
+        f"The schema {schema} has no tables of windlass in the database {facts.database}, and the "
+        f"role {facts.role} may not create any there"
+        if facts.has_schema
+        else f"There is no schema {schema} in the database {facts.database}, and the role "
+        f"{facts.role} may not create it"
     )
     return (
         f"{missing}. Run `windlass migrate` with a role that may; then `windlass doctor` prints "
-        f"the GRANT statements for {place.role}"
+        f"the GRANT statements for {facts.role}"
     )
 
 

@@ -89,7 +89,8 @@ class Listener:
 
 
 def listen_conninfo(connections: Connections) -> str | None:
-    """Return where to listen; None behind a pooler that was not given a way around."""
+    """Return the connection string for `LISTEN`; None behind a pooler without the url option
+    `listen`."""
     address = connections.address
     return address.listen_conninfo if address.is_pooled else address.conninfo
 

@@ -1,11 +1,11 @@
 """Wake-ups of callers that wait for the end of jobs.
 
 1. The first waiting caller opens a connection that listens. All callers of the engine object share
-   it, threads and coroutines alike. Before it reads its job, a caller writes into the table
-   `watches` that this process waits for it.
-2. A commit that ended jobs removes their rows, and notifies the processes that they name. A process
-   that has just found the table empty does not look again at once: without callers that wait, a
-   worker pays next to nothing.
+   it, threads and coroutines alike. A caller first writes into the table `watches` that this
+   process waits for its job, and then reads the job.
+2. A commit that ended jobs removes their rows, and notifies the processes in these rows. A process
+   that has just found the table empty does not look again at once. So a worker has almost no cost
+   while no caller waits.
 3. A thread reads the notifications and passes the ids on. The thread ends, with its connection,
    when no caller has read a job for a while, or when the connection is lost: the next read of a job
    makes another.
@@ -60,7 +60,7 @@ class PostgresResultWakeup:
         self._unwatched_until = 0.0
 
     def watch(self, ids: Sequence[str], on_end: OnEnd) -> None:
-        """Receive the ids of those of these jobs that end from now on, for a while."""
+        """From now on, and for a while, receive the ids of these jobs when they end."""
         self._hooks.add(on_end)
         number = self._watcher.get().listen()
         if number is None or not ids:
@@ -114,7 +114,7 @@ class _Watcher:
         self._can_listen = listen_conninfo(connections) is not None
         self._pass_on = pass_on
         self._lock = threading.Lock()
-        self._reader: _Reader | None = None
+        self._reader: _ResultReader | None = None
         self._used_at = 0.0
         self._may_try_at = 0.0
 
@@ -130,7 +130,7 @@ class _Watcher:
             return None if self._reader is None else self._reader.listener.number
 
     def _start(self) -> None:
-        reader = _Reader(self._connections)
+        reader = _ResultReader(self._connections)
         thread = threading.Thread(
             target=self._read, args=(reader,), name="windlass-results", daemon=True
         )
@@ -142,7 +142,7 @@ class _Watcher:
         reader.thread = thread
         self._reader = reader
 
-    def _read(self, reader: _Reader) -> None:
+    def _read(self, reader: _ResultReader) -> None:
         try:
             while self._is_wanted(reader):
                 self._pass_on(reader.receive())
@@ -153,7 +153,7 @@ class _Watcher:
         finally:
             reader.close()
 
-    def _is_wanted(self, reader: _Reader) -> bool:
+    def _is_wanted(self, reader: _ResultReader) -> bool:
         """Decide atomically whether the thread ends: no caller may rely on an ending thread."""
         with self._lock:
             if self._reader is reader and time.monotonic() - self._used_at > IDLE_S:
@@ -168,7 +168,7 @@ class _Watcher:
             reader.thread.join(_END_S)
 
 
-class _Reader:
+class _ResultReader:
     """A connection that receives ids. A single thread reads and closes it."""
 
     def __init__(self, connections: Connections) -> None:

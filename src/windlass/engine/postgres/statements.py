@@ -62,7 +62,7 @@ _ESCAPED: Final = re.compile("\1[\1\2]")
 
 
 def unescape(stored: str) -> str:
-    """Return the key that `escape` made a text of."""
+    """Return the key from the text that `escape` made."""
     return _ESCAPED.sub(lambda found: "\0" if found[0] == "\1\1" else "\1", stored)
 
 

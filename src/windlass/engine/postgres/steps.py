@@ -1,9 +1,9 @@
 """Verbs as statements for a transaction of the caller, on a connection unknown to this engine.
 
-The verbs of a transaction run their statements and use the rows at once. To yield each statement
-instead, `run_within` runs a verb again from its beginning for each of them. Statements that were
-answered get the same rows again, and the first one without a reply ends the run. A verb depends on
-nothing but these rows, so that it asks for the same statements each time.
+A verb of a transaction runs its statements and uses the rows at once. To yield the statements
+instead, `run_within` runs the verb again from its beginning for each statement. Statements with a
+reply get the same rows again. The first statement without a reply ends the run, and is yielded. A
+verb depends on these rows alone, so it runs the same statements each time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Connections to the database of the jobs for the code of tasks.
 
-They have none of the settings of the engine's own connections: no time limits, and the planner as
-the user has configured it. A few are kept open between jobs. A connection that a job left in any
-other state than idle is closed. Outside of the block each statement is committed by itself, so that
-a COMMIT by a task is noticed: the statements after it do not silently begin another transaction.
+These connections have none of the settings of the engine's own connections: no time limits, and the
+planner as the user has configured it. A few are kept open between jobs. A connection that a job
+left in any other state than idle is closed. Outside of the block they are in autocommit mode, so
+that a COMMIT by a task is noticed: the statements after it do not silently begin another
+transaction.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class TaskConnections:
         self._async_idle: WeakKeyDictionary[asyncio.AbstractEventLoop, list[AsyncConnection]]
         self._async_idle = WeakKeyDictionary()
         self._pid = os.getpid()
-        # Behind a pooler there is nothing to reset: its connection is another one each time.
+        # Behind a pooler there is nothing to reset: each transaction has another connection.
         self._reset: Final = b"" if address.is_pooled else b"DISCARD ALL"
 
     @contextmanager
@@ -80,7 +81,7 @@ class TaskConnections:
     # ----------------------------------------------------------------------------------- blocking
 
     def _take(self) -> Connection:
-        """An idle connection as if it were new. If it is broken by now, another one."""
+        """Return an idle connection that works, reset as if it were new, or a new one."""
         while idle := self._kept():
             connection = idle.pop()
             with suppress(psycopg.OperationalError):

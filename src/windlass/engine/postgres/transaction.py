@@ -22,7 +22,6 @@ from windlass.engine.contract import EngineOptions
 from windlass.engine.postgres.statements import PostgresStatements, escape, pack_numbers
 from windlass.engine.sql.statements import Row
 from windlass.engine.sql.transaction import JobRow, SqlTransaction, unpack_settings
-from windlass.engine.sql.wakeup import ReadyLine
 
 #: A sign of life of a worker is stored when the last one is older than this. Workers write to the
 #: same row, so they do so seldom.
@@ -150,8 +149,7 @@ class Transaction(PostgresStatements, SqlTransaction):
     def arrive(self, row: int, task: str, line: str, rank: int) -> None:
         if self.queues:
             self.note_age(row, line)
-        self.made_ready[ReadyLine(line)] += 1
-        self.ready_tasks.append((line, False, task, 1))
+        self.note_ready(line, task)
 
     def age_of(self, line: str) -> int:
         """The age of a queue at this instant, to compare jobs of several queues."""

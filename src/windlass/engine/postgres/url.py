@@ -75,8 +75,8 @@ def read_address(url: str) -> PostgresAddress:
 
 
 def _refuse_raw_password(parts: SplitResult) -> None:
-    """A mark in a password would make the rest of it a host, a database or an option, which
-    messages show."""
+    """Refuse a password with an unescaped mark: libpq would read the rest as a host, a database or
+    an option, which messages show."""
     if parts.fragment:
         found = "#"
     elif "@" in parts.path:

@@ -1,16 +1,16 @@
 """Wake-ups for work: wake idle sessions, in any process, as soon as a job is committed.
 
 1. A process that waits for jobs listens on a channel of its own, and has a row with the plans of
-   its idle sessions in the table `waiters`. It renews the row every few seconds, and holds a lock
-   that others can get once it is gone.
+   its idle sessions in the table `waiters`. It renews the row every few seconds, and holds an
+   advisory lock. Other processes get this lock only after the end of the process.
 2. A commit that made jobs ready reads these rows, and notifies a share of the jobs to each process
    that can take some of them (`deal`). Commits that follow each other quickly are announced
    together.
 3. The process wakes that number of sessions (`assign`) and forwards the rest.
 4. A plan stays in the row while its sessions are busy for a moment: a wake-up that comes meanwhile
    is forwarded too. So a worker that takes one job after the other writes nothing.
-5. A process first shows itself, and then looks for work once more, so that no wake-up is lost. It
-   also polls, so only speed depends on the notifications.
+5. A process first writes its row, and then looks for work once more, so that no wake-up is lost.
+   Processes also poll, so only speed depends on the notifications.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ class _Waiting:
 
     def _look(self, waiters: Sequence[Waiter], look: Look) -> list[Waiter]:
         """Return the waiters that already have work. A session that begins to wait looks at once.
-        All sessions look at the poll interval and when a job falls due. What they find has perhaps
-        just been announced: then the notification chooses whom to wake."""
+        All sessions look at the poll interval and when a job falls due. A commit may just have
+        announced what they find: then its notification chooses the session to wake."""
         now = time.monotonic()
         is_time = now >= self._look_at
         asking = [one for one in waiters if is_time or one not in self._asked]
@@ -330,7 +330,7 @@ class _Waker:
             run_hint(self._connections, lambda hints: self._send(hints, news, ready_tasks))
 
     def forward(self, news: Sequence[News], sender: int | None) -> None:
-        """Send other processes what the process with this number cannot use."""
+        """Forward news that the process with this number cannot use to other processes."""
         run_hint(self._connections, lambda hints: self._send(hints, news, (), sender))
 
     def _send(
@@ -340,8 +340,9 @@ class _Waker:
         ready_tasks: Sequence[ReadyTask],
         sender: int | None = None,
     ) -> None:
-        """Tell processes that can take the jobs: first those that waited when this process looked
-        last, in the same step with another look, then others for what is left."""
+        """Notify processes that can take the jobs. The first round notifies those that waited at
+        the last look, and looks again in the same statement. Later rounds notify others about the
+        rest."""
         if time.monotonic() >= self._known_until:
             self._known = []
         news = with_tasks(news, ready_tasks) if ready_tasks else news
@@ -372,7 +373,8 @@ class _Waker:
         return outbox
 
     def _tell(self, hints: Hints, outbox: Mapping[int, list[News]]) -> set[int]:
-        """Send to processes, and look who waits now; return the processes that got it."""
+        """Send news to processes, and read the rows of waiting ones; return those that got the
+        news."""
         payloads = [_pack(some) for some in outbox.values()]
         rows = hints.rows("tell_waiters", pack_numbers(outbox), payloads)
         known = [(number, digest) for number, digest, is_waiting, _ in rows if is_waiting]

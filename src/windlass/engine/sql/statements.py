@@ -6,27 +6,24 @@ A folder `sql/` has one file for each group of verbs. A statement begins with it
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
+
+from windlass.core.named_statements import split_statements
 
 Row = tuple[Any, ...]
-
-_NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 
 def read_statements(folder: Path) -> dict[str, str]:
     """Read the files of a folder: statement name -> text without comments."""
     found: dict[str, str] = {}
     for file in folder.glob("*.sql"):
-        _, *blocks = _NAME.split(file.read_text(encoding="utf-8"))
-        for name, text in zip(blocks[::2], blocks[1::2], strict=True):
+        for name, text in split_statements(file.read_text(encoding="utf-8")):
             if name in found:
                 raise ValueError(f"two statements have the name {name}")
-            lines = [line for line in text.splitlines() if not line.startswith("--")]
-            found[name] = "\n".join(lines).strip()
+            found[name] = text
     return found
 
 

@@ -1,4 +1,4 @@
-"""One write transaction: the job rows it moves, and the bookkeeping it leaves behind.
+"""One write transaction: the job rows that it moves, and its bookkeeping.
 
 Operations change jobs through `SqlTransaction.move`, which asks the pure state machine for the
 effect of an event and writes the row back. The hot paths (put, claim, success) have their own
@@ -299,11 +299,13 @@ class SqlTransaction(Statements):
         if State.READY in (source, target):
             self.touched.add(queue)
 
-    def note_ready(self, line: str, task: str | None = None, *, suspects: bool = False) -> None:
-        """Note a ready job, for which an idle session should be woken."""
-        self.made_ready[ReadyLine(line, suspects)] += 1
+    def note_ready(
+        self, line: str, task: str | None = None, number: int = 1, *, suspects: bool = False
+    ) -> None:
+        """Note ready jobs: an idle session should be woken for each of them."""
+        self.made_ready[ReadyLine(line, suspects)] += number
         if task is not None:
-            self.ready_tasks.append((line, suspects, task, 1))
+            self.ready_tasks.append((line, suspects, task, number))
 
     def note_due(self, line: str, due_ms: int) -> None:
         """Note a job that falls due before idle workers poll again."""

@@ -16,7 +16,6 @@ from windlass.core.queues.settings import USUAL
 from windlass.engine.contract import MAX_PAIRS, EngineOptions
 from windlass.engine.sql.transaction import SqlTransaction, unpack_settings
 from windlass.engine.sql.verbs.queues import ready_lines
-from windlass.engine.sql.wakeup import ReadyLine
 from windlass.engine.sqlite import line_index
 from windlass.engine.sqlite.statements import SQL, SQLiteStatements
 
@@ -116,8 +115,7 @@ class Transaction(SQLiteStatements, SqlTransaction):
         known = self.arrived.get(line)
         if known is None or (rank, row) < known:
             self.arrived[line] = (rank, row)
-        self.made_ready[ReadyLine(line)] += 1
-        self.ready_tasks.append((line, False, task, 1))
+        self.note_ready(line, task)
 
     def _count_enqueued(self, queue: str, task: str, by: int) -> None:
         """Count new jobs of a queue and task; those beyond the limit of pairs count together."""

@@ -18,13 +18,13 @@ SELECT EXISTS (SELECT FROM windlass_outbox.jobs WHERE due_ms = 0)
 SELECT set_config('statement_timeout', $1::text, true),
     set_config('idle_in_transaction_session_timeout', $2::text, true)
 
--- name: lock_fresh
+-- name: next_fresh
 SELECT position, octet_length(body) FROM windlass_outbox.jobs
 WHERE due_ms = 0
 ORDER BY position LIMIT $1::bigint
 FOR UPDATE SKIP LOCKED
 
--- name: lock_postponed
+-- name: next_postponed
 SELECT position, octet_length(body) FROM windlass_outbox.jobs
 WHERE due_ms > 0 AND due_ms <= (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 ORDER BY due_ms LIMIT $1::bigint

@@ -12,12 +12,12 @@ SELECT EXISTS (SELECT 1 FROM windlass_outbox_jobs WHERE due_ms = 0)
             AND due_ms <= CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)
     )
 
--- name: fresh
+-- name: next_fresh
 SELECT position, length(body) FROM windlass_outbox_jobs
 WHERE due_ms = 0
 ORDER BY position LIMIT ?
 
--- name: postponed
+-- name: next_postponed
 SELECT position, length(body) FROM windlass_outbox_jobs
 WHERE due_ms > 0 AND due_ms <= CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)
 ORDER BY due_ms LIMIT ?

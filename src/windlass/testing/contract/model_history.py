@@ -48,7 +48,7 @@ class HistoryModel(ABC):
     def __init__(self) -> None:
         self.pairs: dict[Pair, PairCounter] = {}
         self.forgotten = 0  # jobs of pairs without a counter
-        #: Whether it is an hour, its begin, and the pair -> counts.
+        #: Whether it is an hour, its beginning, and the pair -> counts.
         self.measures: dict[tuple[bool, int, Pair], tuple[int, ...]] = {}
         self.samples: dict[tuple[bool, int, str], QueueSample] = {}
         self.reporters: dict[str, tuple[int, int]] = {}  # its last number, and until when

@@ -10,6 +10,7 @@ A test that needs a capability which the place does not have is skipped.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -38,12 +39,19 @@ def new_place() -> Callable[[], Place]:
 @pytest.fixture
 def variant(request: pytest.FixtureRequest, new_place: Callable[[], Place]) -> Iterator[Place]:
     place = new_place()
-    marks = request.node.iter_markers("needs")
-    lacking = {str(one) for mark in marks for one in mark.args if one not in place.capabilities}
+    lacking = _needs(request).difference(map(str, place.capabilities))
     if lacking:
         pytest.skip(f"needs {', '.join(sorted(lacking))}")
     yield place
     place.remove()
+
+
+def _needs(request: pytest.FixtureRequest) -> set[str]:
+    """The capabilities that a test needs. A test that `suite` exports to another module has only
+    its own marks there, so the mark of its first module is read too."""
+    of_module = getattr(sys.modules[request.function.__module__], "pytestmark", None)
+    marks = [*request.node.iter_markers("needs"), *([] if of_module is None else [of_module.mark])]
+    return {str(one) for mark in marks if mark.name == "needs" for one in mark.args}
 
 
 @pytest.fixture

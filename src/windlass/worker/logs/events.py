@@ -110,11 +110,11 @@ class LogEvent(StrEnum):
         "job_id task",
     )
     COMMIT_UNKNOWN = (
-        "commit of job %s was not answered, asking the engine until its end is known: %s",
+        "lost the reply to the commit of job %s, asking the engine for the outcome: %s",
         "job_id why",
     )
     STEP_WAITS = (
-        "cannot reach the engine for a step of job %s, trying until it answers: %s",
+        "lost connection to engine in a step of job %s, retrying: %s",
         "job_id why",
     )
     JOB_OF_OTHER_VERSION = (

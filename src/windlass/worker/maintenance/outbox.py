@@ -6,7 +6,7 @@
 2. Poll often while jobs arrive, otherwise about every second. Any number of workers may relay.
 3. A job that the engine refuses stays in the outbox, and is tried again later, longer each time. It
    delays no other job. A key that another job has is logged: the caller cannot be told.
-4. While the outbox or the engine is away, keep trying; log the begin and the end of the outage.
+4. While the outbox or the engine is away, keep trying; log the beginning and the end of the outage.
 
 The times of a call count from its insert, although its job is put later.
 """

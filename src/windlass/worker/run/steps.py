@@ -1,11 +1,11 @@
-"""Parts of a job that run once: `ctx.once()` and `await ctx.aonce()`.
+"""Run parts of a job once: `ctx.once()` and `await ctx.aonce()`.
 
 1. The first call of a run reads the steps that earlier attempts have completed, under the token of
-   the claim. A job that was reassigned is noticed here, before the function runs.
-2. A known step is not run: its stored value is the value of the call.
-3. Else the function runs, and its completion is stored with its value. A value that cannot be
-   stored does not make the function run again: the step is stored without it.
-4. While the engine is away, a call waits for it, because the function has taken effect. It gives up
+   the claim. So a job that was reassigned is noticed before the function runs.
+2. For a completed step, the call returns the stored value and does not run the function.
+3. Otherwise the function runs, and the step is stored with its value. If the value cannot be
+   stored, the step is stored without a value, and the function does not run again.
+4. During an outage of the engine the call waits, because the function has taken effect. It gives up
    when the run is interrupted.
 """
 
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 log = getLogger("windlass.worker")
 
-#: How long to wait before the engine is asked again, in seconds: at first, and at most.
+#: The wait before a repeated call of the engine, in seconds: at first, and at most.
 _FIRST_PAUSE_S: Final = 0.05
 _MOST_PAUSE_S: Final = 2.0
 #: Stored in place of a value that cannot be stored. The bytes of a value are never empty.
@@ -127,12 +127,12 @@ class RunSteps:
 
     @contextmanager
     def _use(self, key: object) -> Iterator[None]:
-        """Use a key for one step of this run. A function that failed may be tried again; one that
-        has run may not, even if that could not be stored."""
+        """Use a key for one step of this run. The task may use the key again after the function
+        failed, but not after the function has run."""
         if not isinstance(key, str) or not is_step_name(key):
             raise OnceRefused(
                 f"Expected a key for ctx.once to be a text of 1 to {MAX_STEP_NAME} characters "
-                f"without NUL, found {key!r:.250}. Give each step of a job a short name."
+                f"without NUL, found {key!r:.250}. Give each step of a job a short key."
             )
         self._check_claim()
         with self._lock:
@@ -277,8 +277,8 @@ class RunSteps:
         if stored == _NO_VALUE:
             raise EncodeError(
                 f"ctx.once({key!r}) of job {claim.id} ran in an earlier attempt, and its value "
-                "could not be stored. It does not run again, so its value is not known: finish the "
-                "work of this job by hand, and discard it.",
+                "could not be stored. The function does not run again: finish the work of this job "
+                "by hand, and discard the job.",
                 task=claim.task,
             )
         mark, encoded = self._packing.unpack_step(stored, claim.task, claim.id, key)

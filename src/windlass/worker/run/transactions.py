@@ -1,12 +1,13 @@
 """Jobs that end in a transaction with the writes of their task: `ctx.transaction()`.
 
 1. The block begins a transaction, on a connection of the worker or of the task.
-2. At its end the job is ended in that transaction, fenced by its token, and the transaction is
-   committed. If the claim is over, everything is rolled back, and the engine rejects the outcome.
-3. A commit may break its connection before the reply: the engine tells what became of the job.
-   Until it has, nothing is decided: the code must not run twice, and no success may be reported
-   whose writes are not there.
-4. `take_committed` gives the fetcher the ends that are stored already, which it does not report.
+2. The end of the block ends the job in that transaction, fenced by the token, and commits. If the
+   claim is over, the block rolls back, and the engine later rejects the outcome.
+3. If the connection breaks before the reply to the commit, `find_verdict` asks the engine for the
+   outcome. Until then nothing is decided: the code must not run twice, and no success may be
+   reported whose writes are not there.
+4. `take_committed` gives the fetcher the outcomes that are committed already. It does not report
+   them again.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ T = TypeVar("T")
 
 log = getLogger("windlass.worker")
 
-#: How long to wait before the engine is asked again what became of a commit, in seconds: at first,
-#: and at most.
+#: The wait before the engine is asked again for the outcome of a commit, in seconds: at first, and
+#: at most.
 _FIRST_PAUSE_S: Final = 0.05
 _MOST_PAUSE_S: Final = 2.0
 
@@ -66,7 +67,7 @@ class Transactions:
         self._committed.add((outcome.id, outcome.token))
 
     def take_committed(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
-        """Those of the outcomes that were committed; each is returned once."""
+        """Return the outcomes that were committed, each of them once."""
         if not self._committed:
             return []
         taken = [
@@ -84,7 +85,7 @@ class Transactions:
             self.verbs.announce_ends([outcome.id for outcome in outcomes])
 
     def find_verdict(self, outcome: Outcome) -> Verdict:
-        """Ask the engine what became of a commit, until it answers."""
+        """Ask the engine for the outcome of a commit, until the engine answers."""
         pause_s, is_logged = _FIRST_PAUSE_S, False
         while True:
             try:
@@ -117,7 +118,7 @@ def check_tasks(tasks: Iterable[Task[..., Any]], engine: Engine) -> None:
 
 
 class RunEnding:
-    """How one run ended in a transaction, if it did. `outcome` is what to report then."""
+    """Ends one run in a transaction. `outcome` is what to report after that."""
 
     def __init__(
         self, transactions: Transactions, claim: Claim, context: Context, conclude: Conclude
@@ -328,7 +329,7 @@ class _Block(JobTransaction[Any, Any]):
 
 
 async def put_off_cancellation(work: Awaitable[T]) -> T:
-    """Await work that must not be cut off. A cancellation is raised after it."""
+    """Await work that must not be interrupted. Raise a cancellation after the work."""
     task = asyncio.ensure_future(work)
     cancelled: CancelledError | None = None
     while not task.done():

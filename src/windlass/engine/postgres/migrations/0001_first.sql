@@ -49,7 +49,7 @@ CREATE TABLE windlass.jobs (
     state text COLLATE "C" NOT NULL,
     hold text COLLATE "C",                  -- why a ready job cannot be claimed
     reason text COLLATE "C",
-    session text COLLATE "C",               -- who holds it, or held it last
+    session text COLLATE "C",               -- that holds the job, or held it last
     token text COLLATE "C",                 -- set exactly while it is running
     unique_key text COLLATE "C",
     unique_until text COLLATE "C",          -- what ends the hold: start, end or success
@@ -58,7 +58,7 @@ CREATE TABLE windlass.jobs (
     progress bytea,
     result bytea,
     held_because bytea,
-    CHECK ((state = 'running') = (token IS NOT NULL)),  -- the one that would imprison a job
+    CHECK ((state = 'running') = (token IS NOT NULL)),  -- else no session would end the job
     CHECK (state <> 'succeeded')
 ) WITH (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
@@ -201,7 +201,7 @@ CREATE TABLE windlass.enqueued (
     PRIMARY KEY (queue, task)
 );
 
--- The history of queues and tasks, by minute (span 0) and by hour (span 1). `at_ms` is its begin.
+-- The history of queues and tasks, by minute (span 0) and by hour (span 1). `at_ms` is its beginning.
 CREATE TABLE windlass.measures (
     span smallint NOT NULL,
     at_ms bigint NOT NULL,

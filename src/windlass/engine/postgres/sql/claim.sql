@@ -14,7 +14,7 @@ SELECT found.* FROM unnest($1::text[]) AS given (line) CROSS JOIN LATERAL (
 ) AS found
 
 -- name: list_candidates_after
--- The same of one line after a rank and a place.
+-- The next jobs of one line after a rank and a place.
 SELECT rank, place, row, id, queue, expires_ms, task, octet_length(call)
 FROM windlass.jobs
 WHERE state = 'ready' AND hold IS NULL AND queue = $1 AND suspect = $2::smallint AND (rank, place) > ($3::integer, $4::bigint)

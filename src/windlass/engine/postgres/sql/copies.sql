@@ -32,7 +32,7 @@ VALUES (
 )
 
 -- name: insert_ended_copy
--- Store a copied job that succeeded, outside of the ring; return its row. The parameters are the same.
+-- Store a copied job that succeeded, outside of the ring, by the parameters of `insert_copy`; return its row.
 INSERT INTO windlass.ended (
     row, slot, id, task, queue, priority, attempt, starts, crashes, losses, interruptions, snoozes, strays, created_ms,
     ready_ms, expires_ms, started_ms, finished_ms, keep_until_ms, result_until_ms, last_end, session, progress, unique_key,
@@ -70,7 +70,7 @@ SELECT known.task, known.key, found.* FROM (
 ORDER BY known.task, known.key
 
 -- name: list_writers
--- The other open transactions that have read `meta`, as each one does before it looks at the clock and at jobs.
+-- The other open transactions that have read `meta`. Each transaction reads `meta` before the clock and before jobs.
 SELECT virtualtransaction FROM pg_locks
 WHERE locktype = 'relation' AND relation = 'windlass.meta'::regclass AND granted
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())

@@ -12,8 +12,8 @@ SELECT $1, coalesce(max(number), 0) + 1, $2, $3, $4, $5, $6, (SELECT started_ms 
 FROM windlass.failures WHERE job = $1
 
 -- name: begin
--- The clock of the server, and the single row of bookkeeping. `=` and an instant stops the clock, for tests. Fails with
--- a division by zero if the schema has another format, so that what was sent with it has no effect.
+-- The clock of the server, and the single row of bookkeeping. For tests, `=` and an instant stop the clock. Fails with
+-- a division by zero if the schema has another format, so that all statements after it fail too.
 SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
             ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END,
        format / (format = $2::integer)::integer, identity, queues, last_seen_ms,
@@ -21,7 +21,8 @@ SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
 FROM windlass.meta WHERE one = 1
 
 -- name: begin_within
--- The same in a transaction of the caller, which no error may end: the format is compared afterwards.
+-- Do what `begin` does in a transaction of the caller, in which no statement may fail: the format is compared
+-- afterwards.
 SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
             ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END,
        format, identity, queues, last_seen_ms, reap_after_ms, longest_lease_ms, longest_until_ms, next_lease_ms
@@ -52,7 +53,7 @@ SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_request
 FROM windlass.jobs WHERE id = $1 FOR UPDATE
 
 -- name: load_ended_job
--- The same of a job that succeeded.
+-- All columns that a move may change, of a job that succeeded, by id.
 SELECT row, id, task, queue, row, 'succeeded', NULL::text, NULL::text, 0, 0, attempt, starts, crashes, losses,
        interruptions, snoozes, strays, ready_ms, NULL::bigint, expires_ms, finished_ms, keep_until_ms, session,
        NULL::text, last_end, progress, result
@@ -63,7 +64,7 @@ FROM windlass.ended WHERE id = $1 ORDER BY finished_ms DESC LIMIT 1
 SELECT 1 FROM windlass.jobs WHERE id = (SELECT id FROM windlass.unique_keys WHERE task = $1 AND key = $2) FOR UPDATE
 
 -- name: lock_holders
--- The same for the jobs of several keys: arrays of tasks and keys.
+-- Keep the jobs that unique keys lead to from changing: arrays of tasks and keys.
 SELECT 1 FROM windlass.jobs WHERE id = ANY(ARRAY(
     SELECT id FROM unnest($1::text[], $2::text[]) AS given (task, key) CROSS JOIN LATERAL (
         SELECT id FROM windlass.unique_keys WHERE task = given.task AND key = given.key LIMIT 1
@@ -71,12 +72,13 @@ SELECT 1 FROM windlass.jobs WHERE id = ANY(ARRAY(
 )) ORDER BY row + 0 FOR UPDATE
 
 -- name: lock_waiting_holder
--- The same for a job that does not run: the end of a running job must not wait for this transaction.
+-- Keep the job that a unique key leads to from changing, unless it runs: the end of a running job must not wait for
+-- this transaction.
 SELECT 1 FROM windlass.jobs
 WHERE id = (SELECT id FROM windlass.unique_keys WHERE task = $1::text AND key = $2::text) AND state <> 'running' FOR UPDATE
 
 -- name: lock_waiting_holders
--- The same for the jobs of several keys.
+-- Keep the jobs that unique keys lead to from changing, unless they run: arrays of tasks and keys.
 SELECT 1 FROM windlass.jobs WHERE state <> 'running' AND id = ANY(ARRAY(
     SELECT id FROM unnest($1::text[], $2::text[]) AS given (task, key) CROSS JOIN LATERAL (
         SELECT id FROM windlass.unique_keys WHERE task = given.task AND key = given.key LIMIT 1
@@ -88,7 +90,7 @@ SELECT 1 FROM windlass.jobs WHERE state <> 'running' AND id = ANY(ARRAY(
 SELECT pg_advisory_xact_lock($1::bigint)
 
 -- name: lock_names
--- The same for several numbers, in their order.
+-- Wait, for one number after the other, until no other transaction has locked it.
 SELECT count(pg_advisory_xact_lock(number)) FROM unnest($1::text::bigint[]) AS given (number)
 
 -- name: lock_queues

@@ -22,7 +22,7 @@ RETURNING row
 SELECT id, fingerprint FROM windlass.idempotency WHERE task = $1 AND key = $2 AND expires_ms + 0 > $3
 
 -- name: find_keys
--- The same for arrays of tasks and keys, also of keys that have expired.
+-- The jobs that idempotency keys belong to, also keys that have expired: arrays of tasks and keys.
 SELECT found.*
 FROM unnest($1::text[], $2::text[]) AS given (task, key) CROSS JOIN LATERAL (
     SELECT task, key, id, fingerprint, expires_ms FROM windlass.idempotency
@@ -30,7 +30,7 @@ FROM unnest($1::text[], $2::text[]) AS given (task, key) CROSS JOIN LATERAL (
 ) AS found
 
 -- name: find_known
--- Those of these ids that are stored.
+-- The ids among these that are stored.
 SELECT id FROM unnest($1::text[]) AS given (id)
 WHERE EXISTS (SELECT 1 FROM windlass.jobs WHERE jobs.id = ANY(ARRAY[given.id]))
    OR EXISTS (SELECT 1 FROM windlass.ended WHERE ended.id = ANY(ARRAY[given.id]))
@@ -54,7 +54,7 @@ ON CONFLICT (task, key) DO UPDATE
 SET id = excluded.id, fingerprint = excluded.fingerprint, expires_ms = excluded.expires_ms
 
 -- name: keep_keys
--- The same for arrays of tasks, keys, ids and fingerprints. No key comes twice.
+-- Remember idempotency keys: arrays of tasks, keys, ids and fingerprints. No key comes twice.
 INSERT INTO windlass.idempotency (task, key, id, fingerprint, expires_ms)
 SELECT task, key, id, fingerprint, $5::bigint
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS given (task, key, id, fingerprint)

@@ -17,7 +17,8 @@ FROM windlass.unique_keys AS known CROSS JOIN LATERAL (
 WHERE known.task = $1 AND known.key = $2
 
 -- name: find_holders
--- The same for arrays of tasks and keys; each row begins with its task and key.
+-- The latest jobs under unique keys, with all columns that decide whether they hold the keys: arrays of tasks and
+-- keys. Each row begins with its task and key.
 SELECT known.task, known.key, found.*
 FROM unnest($1::text[], $2::text[]) AS given (task, key) CROSS JOIN LATERAL (
     SELECT task, key, id FROM windlass.unique_keys WHERE task = given.task AND key = given.key LIMIT 1
@@ -36,8 +37,8 @@ UNION ALL
 SELECT job FROM windlass.replaced_puts WHERE id = $1 AND expires_ms + 0 > $2
 
 -- name: find_replaced_puts
--- The same for an array of puts, also of those that were remembered long enough. Each row begins with its put. If there
--- are two rows for a put, the first one counts.
+-- The jobs that took over the calls of these puts, also of puts that were remembered long enough. Each row begins with
+-- its put; of two rows for a put, the first one counts.
 SELECT given.id, found.job, found.expires_ms
 FROM unnest($1::text[]) AS given (id) CROSS JOIN LATERAL (
     SELECT id AS job, NULL::bigint AS expires_ms FROM windlass.jobs WHERE replaced_by = ANY(ARRAY[given.id])
@@ -62,7 +63,7 @@ INSERT INTO windlass.unique_keys (task, key, id) VALUES ($1, $2, $3)
 ON CONFLICT (task, key) DO UPDATE SET id = excluded.id
 
 -- name: keep_unique_keys
--- The same for arrays of tasks, keys and ids. No key comes twice.
+-- Point unique keys to jobs: arrays of tasks, keys and ids. No key comes twice.
 INSERT INTO windlass.unique_keys (task, key, id)
 SELECT task, key, id FROM unnest($1::text[], $2::text[], $3::text[]) AS given (task, key, id)
 ON CONFLICT (task, key) DO UPDATE SET id = excluded.id

@@ -1,7 +1,8 @@
 -- Wake-ups. These tables and their instants are only hints, and follow the clock of the server.
 
 -- name: hold_number
--- Hold the lock of a number for as long as this connection lives. Who can get it knows that the process is gone.
+-- Hold the lock of a number for as long as this connection lives. A process that gets the lock later knows that the
+-- holder is gone.
 SELECT pg_try_advisory_lock($1::bigint)
 
 -- name: pulse

@@ -48,7 +48,7 @@ class Look(NamedTuple):
         return max(0, self.due_ms - now_ms)
 
 
-class Lines:
+class PlanLines:
     """The lines that a plan serves, and the next jobs of them."""
 
     def __init__(self, db: Statements, queues: str, now_ms: int, plan: Plan) -> None:
@@ -148,7 +148,7 @@ class Preview:
         suspects = plan.suspects if suspects is None else suspects
         if suspects and not self._look.has_suspects:
             return False
-        lines = Lines(self._db, self._queues, self._now_ms, plan)
+        lines = PlanLines(self._db, self._queues, self._now_ms, plan)
         filters = TaskFilter.of_queues(plan)
         return any(
             lines.front(queue, 1, filters.get(queue), suspects=suspects)
@@ -210,8 +210,8 @@ def _advance(tx: Transaction) -> bool:
 
 
 def _later_if(is_stuck: bool, next_in_ms: int | None) -> int | None:
-    """Do not look again at once at what is locked, perhaps for long: a transaction of a caller
-    locks the job that holds a unique key."""
+    """Delay the next look if due jobs are locked, perhaps for long: a transaction of a caller locks
+    the job that holds a unique key."""
     return LOCKED_MS if is_stuck and next_in_ms == 0 else next_in_ms
 
 
@@ -232,7 +232,7 @@ def _claim_new(
 def _lease(
     tx: Transaction, session: str, nonce: str, plan: Plan, limit: int
 ) -> tuple[list[Row], bool]:
-    lines = Lines(tx, tx.queues, tx.now_ms, plan)
+    lines = PlanLines(tx, tx.queues, tx.now_ms, plan)
 
     def next_in_line(number: int, filters: Mapping[str, TaskFilter]) -> list[Row]:
         def front(queue: str, most: int, tasks: TaskFilter | None) -> list[Row]:
@@ -284,7 +284,7 @@ def _take(
 
 def _in_order(tx: Transaction, nonce: str, plan: Plan, held: list[Row]) -> tuple[Claim, ...]:
     """Make claims of rows, by queue first if the plan names any."""
-    lines = Lines(tx, tx.queues, tx.now_ms, plan)
+    lines = PlanLines(tx, tx.queues, tx.now_ms, plan)
     held = sorted(held, key=lines.standing)
     if plan.queues:
         precedence = {queue: -number for number, queue in enumerate(reversed(plan.queues))}

@@ -1,11 +1,11 @@
 """Put new jobs, each at most once, in a number of statements that does not grow with the jobs.
 
-1. `ask` locks the keys of all jobs in one order, and asks for what decides about the jobs: the ids
+1. `ask` locks the keys of all jobs in one order, and reads what decides about the jobs: the ids
    that are known, and the jobs that have the keys.
 2. `put_all` decides about one job after the other, as if the jobs before it were stored. Then it
    stores the new ones together.
 3. A job that changes the holder of its unique key (it replaces the call, or cancels an expired
-   holder) does so by itself. The jobs before it are stored first.
+   holder) takes statements of its own, after the jobs before it are stored.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from windlass.core.queues.labels import queue_of
 from windlass.core.queues.settings import USUAL, QueueSettings
-from windlass.core.states import WAITING, State
+from windlass.core.states import State
 from windlass.core.unique import OnConflict
 from windlass.engine.contract import NewJob, Placed, PutCode, UniqueKey, check_times
 from windlass.engine.postgres.statements import PostgresStatements, escape, pack_numbers
@@ -24,23 +23,25 @@ from windlass.engine.postgres.transaction import Transaction, lock_number
 from windlass.engine.sql.statements import Row
 from windlass.engine.sql.transaction import unpack_settings
 from windlass.engine.sql.verbs import unique
+from windlass.engine.sql.verbs.put import count_moved, most_waiting, reply_for_key
 from windlass.engine.sql.wakeup import ReadyLine, ReadyTask
 from windlass.engine.wakeup import POLL_FLOOR_MS
 
-#: A task, and an idempotency key as it is stored, or a unique key.
+#: A task, with an idempotency key as it is stored, or with a unique key.
 Key = tuple[str, str]
 #: Waits for the rows of a statement that was sent.
 Rows = Callable[[], list[Row]]
 
-#: A chunk has at most this many jobs with unique keys: each statement in a transaction of the
-#: caller runs the verb for its chunk once more.
+#: A chunk has at most this many jobs with unique keys: in a transaction of the caller, each
+#: statement of a unique job runs the verb for its chunk once more.
 _MOST_UNIQUE: Final = 50
 #: An array of numbers that no job needs.
 _NONE: Final = "{}"
 
 
 def chunks(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
-    """Split jobs for a transaction of the caller. A job that may replace a call stands alone."""
+    """Split jobs for a transaction of the caller. A job that may replace a call is a chunk of its
+    own."""
     begin = uniques = 0
     for at, job in enumerate(jobs):
         if job.unique is None:
@@ -55,7 +56,7 @@ def chunks(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
 
 
 def shapes_jobs(settings: QueueSettings) -> bool:
-    """Whether the settings of a queue bear on new jobs: a bound, or an age."""
+    """Whether the settings of a queue affect new jobs: a bound, or an age."""
     return settings.max_waiting != 0 or settings.cohort != USUAL.cohort
 
 
@@ -99,7 +100,7 @@ def _unique_keys(jobs: Sequence[NewJob]) -> tuple[Any, ...]:
 
 
 class Known(NamedTuple):
-    """What decides about new jobs. Decisions add the jobs that will be stored."""
+    """The rows that decide about new jobs. Each decision adds the job that will be stored."""
 
     ids: set[str]
     keys: dict[Key, tuple[str, str, int]]  # id, fingerprint, and when the key expires
@@ -134,8 +135,9 @@ class Inquiry(NamedTuple):
 def ask(
     db: PostgresStatements, jobs: Sequence[NewJob], queues: str, *, is_callers: bool = False
 ) -> Inquiry:
-    """Lock the keys of jobs, and ask for what decides about the jobs. In a transaction of the
-    caller, neither bounded lines nor running holders are locked: others would wait for it."""
+    """Lock the keys of jobs, and send the statements whose rows decide about the jobs. In a
+    transaction of the caller, neither bounded lines nor running holders are locked: others would
+    wait for it."""
     for job in jobs:
         if job.has_times:
             check_times(job)
@@ -161,7 +163,7 @@ def _bounded_lines(jobs: Sequence[NewJob], queues: str) -> list[str]:
     if not settings:
         return []
     lines = dict.fromkeys(job.queue for job in jobs)
-    return [line for line in lines if settings.get(queue_of(line), USUAL).max_waiting]
+    return [line for line in lines if most_waiting(settings, line)]
 
 
 def _lock(
@@ -247,8 +249,7 @@ class _PutBatch:
         job_id, fingerprint, expires_ms = known
         if expires_ms <= self._tx.now_ms:
             return None
-        is_same = fingerprint == job.fingerprint
-        return Placed(job_id, PutCode.EXISTING if is_same else PutCode.CONFLICT)
+        return reply_for_key(job, job_id, fingerprint)
 
     def _meet_holder(self, job: NewJob) -> Placed | None:
         """Return the reply for a job whose unique key is held."""
@@ -277,10 +278,10 @@ class _PutBatch:
 
     def _refuse(self, job: NewJob) -> Placed | None:
         """Return the reply for a job that a full queue refuses."""
-        most = self._settings.get(queue_of(job.queue), USUAL).max_waiting
+        most = most_waiting(self._settings, job.queue)
         if not most:
             return None
-        moved = sum(self._tx.counts[job.queue, state] for state in WAITING)
+        moved = count_moved(self._tx, job.queue)
         waiting = self._known.waiting[job.queue] + self._added[job.queue] + moved
         return Placed(job.id, PutCode.FULL) if waiting >= most else None
 
@@ -333,8 +334,8 @@ class _PutBatch:
 
 
 def news_of(jobs: Sequence[NewJob], now_ms: int) -> tuple[dict[ReadyLine, int], list[ReadyTask]]:
-    """The news of new jobs for idle workers. A job that falls due before they poll again is news
-    too: they look for work, and learn when it is due."""
+    """The news of new jobs for idle workers. A job that falls due before the next poll is news too:
+    workers look for it, and learn when it is due."""
     ready: Counter[ReadyLine] = Counter()
     tasks: Counter[tuple[str, str]] = Counter()
     for job in jobs:

@@ -1,6 +1,6 @@
 """`repair`: fix what `check` finds, one stretch of one table at a time.
 
-Each batch first only reads. If it finds something, one transaction searches again and fixes it. A
+Each batch first only reads. If errors are found, one transaction searches again and fixes them. A
 lock keeps two repairs from correcting the same counter. Workers continue: a statement corrects a
 counter by the difference that it had at one instant, and changes any other row only if the row is
 still wrong.
@@ -17,16 +17,15 @@ import msgspec
 from windlass.engine.contract import MIN_RECORD_MS, Repaired
 from windlass.engine.postgres.transaction import Transaction
 from windlass.engine.postgres.verbs.check import (
-    DISAGREEMENTS,
-    Disagreement,
     Key,
     Read,
-    Stretch,
+    RowRange,
     allow_long_reads,
     find,
     search,
     send,
 )
+from windlass.engine.postgres.verbs.disagreements import DISAGREEMENTS, Disagreement
 from windlass.engine.sql.statements import Row
 from windlass.errors import InvalidCursor
 
@@ -75,7 +74,7 @@ def repair(read: Read, write: Write, cursor: str | None, *, change: bool) -> Rep
 
 
 def _fix(
-    tx: Transaction, wrong: Disagreement, stretch: Stretch, skip: int
+    tx: Transaction, wrong: Disagreement, stretch: RowRange, skip: int
 ) -> tuple[Repaired, bool]:
     """Fix a bounded number of errors of a stretch; return whether there are more."""
     allow_long_reads(tx)
@@ -93,7 +92,7 @@ def _fix(
 
 
 def _lock(tx: Transaction, wrong: Disagreement, row: Row) -> None:
-    """Keep other transactions from changing what a row is about."""
+    """Lock the name that a row is about: other transactions must not change it meanwhile."""
     if wrong.lock is None:
         return
     kind, *columns = wrong.lock
@@ -142,7 +141,7 @@ def _write_cursor(cursor: _Cursor) -> str:
     return msgspec.json.encode(cursor).decode()
 
 
-def _next_cursor(step: int, stretch: Stretch) -> str | None:
+def _next_cursor(step: int, stretch: RowRange) -> str | None:
     if stretch.upto is not None:
         return _write_cursor(_Cursor(step, list(stretch.upto)))
     return _write_cursor(_Cursor(step + 1)) if step + 1 < len(DISAGREEMENTS) else None

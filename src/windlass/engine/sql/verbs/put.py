@@ -5,10 +5,11 @@ A repeat of a put is found by the insert itself: a known id inserts nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from windlass.core.queues.labels import queue_of
-from windlass.core.queues.settings import USUAL
+from windlass.core.queues.settings import USUAL, QueueSettings
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import NewJob, Placed, PutCode, check_times
 from windlass.engine.sql.transaction import SqlTransaction, unpack_settings
@@ -67,8 +68,13 @@ def _find_key(tx: SqlTransaction, job: NewJob) -> Placed | None:
     known = tx.one("find_key", job.task, job.scoped_key, tx.now_ms)
     if known is None:
         return None
-    same = known[1] == job.fingerprint
-    return Placed(known[0], PutCode.EXISTING if same else PutCode.CONFLICT)
+    return reply_for_key(job, known[0], known[1])
+
+
+def reply_for_key(job: NewJob, known_id: str, fingerprint: str) -> Placed:
+    """Return the reply for a job whose idempotency key another job has."""
+    is_same = fingerprint == job.fingerprint
+    return Placed(known_id, PutCode.EXISTING if is_same else PutCode.CONFLICT)
 
 
 def _keep_keys(tx: SqlTransaction, job: NewJob, row: int) -> None:
@@ -80,10 +86,20 @@ def _keep_keys(tx: SqlTransaction, job: NewJob, row: int) -> None:
 
 
 def _is_full(tx: SqlTransaction, job: NewJob) -> bool:
-    most = unpack_settings(tx.queues).get(queue_of(job.queue), USUAL).max_waiting
+    most = most_waiting(unpack_settings(tx.queues), job.queue)
     if not most:
         return False
     tx.lock("line", job.queue)
     stored = int(tx.first("count_waiting", job.queue) or 0)
-    here = sum(tx.counts[job.queue, state] for state in WAITING)
-    return stored + here >= most
+    return stored + count_moved(tx, job.queue) >= most
+
+
+def most_waiting(settings: Mapping[str, QueueSettings], line: str) -> int:
+    """Return the limit of waiting jobs of a line; 0 if there is none."""
+    return settings.get(queue_of(line), USUAL).max_waiting
+
+
+def count_moved(tx: SqlTransaction, line: str) -> int:
+    """Return by how many waiting jobs this transaction has changed a line, which the stored
+    counters do not have yet."""
+    return sum(tx.counts[line, state] for state in WAITING)

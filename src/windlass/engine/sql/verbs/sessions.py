@@ -58,7 +58,8 @@ def _give_back_unknown(tx: SqlTransaction, sign: Beat, nonces: Collection[str]) 
 
 
 def _compare_held(tx: SqlTransaction, sign: Beat, held: Sequence[str]) -> tuple[str, ...]:
-    """Release jobs that the worker does not have; return those that it has no more claim to."""
+    """Release jobs that the worker does not have; return the jobs whose claim the worker has
+    lost."""
     listed = frozenset(held)
     for job in _old_claims(tx, sign.session):
         if job.id not in listed and job.token is not None and job.token <= sign.newest:

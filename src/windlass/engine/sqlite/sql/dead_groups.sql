@@ -30,7 +30,7 @@ SELECT fingerprint, release, queue, task, jobs,
 FROM dead_groups INDEXED BY dead_groups_size WHERE jobs > 0 ORDER BY jobs DESC LIMIT ?1
 
 -- name: dead_groups_of
--- The same for the groups of a fingerprint.
+-- The groups of a fingerprint, with the first and the last death of each. Two seeks for each group.
 SELECT fingerprint, release, queue, task, jobs,
        (SELECT at_ms FROM deaths INDEXED BY deaths_by_group WHERE dead_group = number ORDER BY at_ms, job LIMIT 1),
        (SELECT job FROM deaths INDEXED BY deaths_by_group WHERE dead_group = number

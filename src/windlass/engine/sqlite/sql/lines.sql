@@ -47,7 +47,7 @@ ORDER BY rank, place
 LIMIT ?
 
 -- name: list_ready_after
--- The same after a rank and a place.
+-- The next jobs of a line after a rank and a place.
 SELECT rank, place, row, id, queue, expires_ms,
        task, attempt, starts, crashes, losses, interruptions, snoozes, strays, created_ms, suspect, age - rank, call,
        coalesce(ready_ms, created_ms),

@@ -57,7 +57,7 @@ FROM jobs INDEXED BY jobs_held WHERE state = 'running' AND (session, token, row)
 ORDER BY session, token, row LIMIT ?4
 
 -- name: find_suspect
--- The same of jobs that must run alone.
+-- A stretch of ready jobs that must run alone, after a place in a line, in lines below a name.
 SELECT id, task, queue, age - rank, state, hold, reason, attempt, starts, crashes, losses, interruptions, snoozes, strays,
        created_ms, due_ms, expires_ms, started_ms, finished_ms, session, cancel_requested, suspect, progress,
        keep_until_ms, result IS NOT NULL, unique_key, held_because, row, rank, place

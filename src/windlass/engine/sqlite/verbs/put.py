@@ -17,7 +17,6 @@ from windlass.engine.contract import NewJob, Placed, PutCode
 from windlass.engine.sql.statements import Row
 from windlass.engine.sql.transaction import unpack_settings
 from windlass.engine.sql.verbs.put import make_record, put
-from windlass.engine.sql.wakeup import ReadyLine
 from windlass.engine.sqlite.statements import SQL, repeat_values
 from windlass.engine.sqlite.transaction import SMALL_CALL, Transaction
 
@@ -82,5 +81,4 @@ def _note_stored(tx: Transaction, rows: Sequence[Row]) -> None:
         tx.counts[line, state] += number
         tx.enqueued[line, task] = tx.enqueued.get((line, task), 0) + number
         if state is State.READY:
-            tx.made_ready[ReadyLine(line)] += number
-            tx.ready_tasks.append((line, False, task, number))
+            tx.note_ready(line, task, number)

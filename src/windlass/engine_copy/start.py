@@ -1,5 +1,9 @@
-"""The beginning of a copy: which places may be its source and its target, and the state in which an
-earlier run has left them."""
+"""The start of a copy: check that source and target may be used, and load what an earlier run
+stored.
+
+1. `begin` starts a run, or continues an earlier one.
+2. `find_unfinished` finds the copy that `--undo` ends.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +22,13 @@ from windlass.errors import CopyRefused
 
 
 def begin(source: Engine, target: Engine, *, drains: bool) -> StoredState:
-    """Read the state of an earlier run, or make one. Raises `CopyRefused`, and changes nothing, if
-    this source must not be copied to this target now."""
+    """Load the state of an earlier run, or store a new one. Raises `CopyRefused`, before any
+    change, if this source must not be copied to this target now."""
     stored = StoredState.load(source)
     is_opening = stored is not None and stored.state.phase is Phase.OPENING
     if not drains and not is_opening:
         refuse_workers(source)
-    _check_places(source, target, stored)
+    _check_engines(source, target, stored)
     if stored is None:
         state = CopyState(id=random_digits(26), target=target.location)
         stored = StoredState.create(source, state)
@@ -44,7 +48,7 @@ def begin(source: Engine, target: Engine, *, drains: bool) -> StoredState:
 
 
 def find_unfinished(source: Engine, target: Engine) -> StoredState:
-    """Read the state of a copy that can still be undone. Raises `CopyRefused`."""
+    """Load the state of a copy that can still be undone. Raises `CopyRefused` if there is none."""
     stored = StoredState.load(source)
     if stored is None:
         raise CopyRefused(f"Nothing is copied from {source.location}: there is nothing to undo.")
@@ -53,24 +57,25 @@ def find_unfinished(source: Engine, target: Engine) -> StoredState:
             f"The copy to {stored.state.target} is complete, and its jobs may have run there. It "
             "cannot be undone."
         )
-    # That place may have been emptied. Before the lists of names, nothing was changed anywhere.
+    # The target of the copy may have been emptied since. In the phase NAMING nothing was changed
+    # yet.
     if target.location != stored.state.target and stored.state.phase is not Phase.NAMING:
         _check_own_mark(source, target, stored)
     return stored
 
 
-def _check_places(source: Engine, target: Engine, stored: StoredState | None) -> None:
-    """Refuse places that belong to another copy."""
+def _check_engines(source: Engine, target: Engine, stored: StoredState | None) -> None:
+    """Refuse engines that belong to another copy."""
     if StoredState.load(target) is not None:
         raise CopyRefused(
-            f"{target.location} is or was the source of a copy, and has jobs that were copied from "
-            "there: they would run twice. Copy to a new place."
+            f"{target.location} is or was the source of a copy. It still has the copied jobs: "
+            "they would run twice. Copy to another file, namespace or schema."
         )
-    for place in (source, target):
-        for copy_id, mark in read_marks(place).items():
+    for engine in (source, target):
+        for copy_id, mark in read_marks(engine).items():
             if not mark.is_done and (stored is None or copy_id != stored.state.id):
                 raise CopyRefused(
-                    f"The copy from {mark.source} to {place.location} is not complete. Finish it "
+                    f"The copy from {mark.source} to {engine.location} is not complete. Finish it "
                     "first, or end it with --undo."
                 )
     if stored is not None and (_is_over(stored) or target.location != stored.state.target):
@@ -78,7 +83,8 @@ def _check_places(source: Engine, target: Engine, stored: StoredState | None) ->
 
 
 def _is_over(stored: StoredState) -> bool:
-    """Whether all was copied once: then it is not copied again to a place that was emptied."""
+    """Whether the copy was complete once. Then the same jobs are not copied again, even if the
+    target was emptied."""
     return stored.state.is_late or stored.state.phase in (Phase.OPENING, Phase.DONE)
 
 
@@ -86,10 +92,10 @@ def _check_own_mark(source: Engine, target: Engine, stored: StoredState) -> None
     if stored.state.id in read_marks(target):
         return
     advice = (
-        "Jobs that were copied once may have run there, and are not copied again. Give the url of "
-        "that place."
+        "Jobs that were copied once may have run there, and are not copied again. Give the url "
+        "that has them."
         if _is_over(stored)
-        else "Give the url of that place, or end that copy with --undo."
+        else "Give the url of that target, or end that copy with --undo."
     )
     raise CopyRefused(
         f"{source.location} is copied to {stored.state.target}, and {target.location} has nothing "
@@ -98,11 +104,13 @@ def _check_own_mark(source: Engine, target: Engine, stored: StoredState) -> None
 
 
 def _mark(source: Engine, target: Engine, stored: StoredState) -> None:
-    """Mark the target as that of this copy, unless it is the source under another name."""
+    """Store the mark of this copy in the target. Refuse a target that is the source under another
+    url: the mark then appears in the source too."""
     write_mark(target, stored.state.id, Mark(source=source.location))
     if stored.state.id in read_marks(source):
         write_mark(target, stored.state.id, None)
         stored.remove()
         raise CopyRefused(
-            f"{source.location} and {target.location} are the same place. Copy to another one."
+            f"{source.location} and {target.location} are the same place. Copy to another "
+            "file, namespace or schema."
         )
