@@ -188,3 +188,12 @@ def test_idle_connections_are_probed(database: Database, option: str, idle_s: st
     with engine.transaction() as connection:
         parameters.append(connection.info.get_parameters())
     assert [one["keepalives_idle"] for one in parameters] == [idle_s] * 2
+
+
+def test_the_server_probes_its_clients(database: Database) -> None:
+    """Otherwise a machine that was lost in a transaction would keep its locks for two hours."""
+    engine = database.open_url(database.server.url(database.name))
+    names = ("idle", "interval", "count")
+    query = ", ".join(f"current_setting('tcp_keepalives_{name}')" for name in names)
+    shown = engine._connections.run(lambda own: own.execute(f"SELECT {query}".encode()).fetchone())
+    assert shown == ("30", "10", "3")

@@ -48,6 +48,8 @@ KEEPALIVES: Final = {
     "keepalives_interval": "10",
     "keepalives_count": "3",
 }
+#: The same from the other side: the server ends the transaction of a machine that was lost.
+SERVER_PROBES: Final = tuple(f"SET tcp_{name} = {value}" for name, value in KEEPALIVES.items())
 #: Plans that the planner must not choose. Every statement here searches by an index. But plans are
 #: kept: a plan that was made for a small table reads the whole table when it has grown. For
 #: the same reason statements join by `= ANY(ARRAY[...])`, and hide other conditions in an
@@ -262,7 +264,7 @@ class Connections:
         connection.adapters.register_dumper(list, ListWriter)
         try:
             if not self.address.is_pooled:
-                for statement in self.settings("SET"):
+                for statement in [*self.settings("SET"), *SERVER_PROBES]:
                     connection.execute(statement)
         except BaseException:
             connection.close()
