@@ -78,7 +78,7 @@ def test_the_sql_is_what_the_command_does(type_here: Typing, empty: Database) ->
 def test_the_sql_of_another_schema(type_here: Typing) -> None:
     url = "postgresql://owner:secret@absent/x?schema=shop"
     ran = type_here("migrate", "--url", url, "--sql", "--after", "0")
-    assert "CREATE SCHEMA IF NOT EXISTS shop;" in ran.out
+    assert 'CREATE SCHEMA IF NOT EXISTS "shop";' in ran.out
     assert "windlass." not in ran.out
     assert "secret" not in ran.out
 
