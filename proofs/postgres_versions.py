@@ -61,7 +61,7 @@ def _told(programs: Path) -> str:
 def _test(programs: Path) -> str:
     chosen = ["-k", "postgres or connections", "-m", "not slow", *TESTS]
     chosen += [f"--deselect=tests/engine/postgres/{test}" for test in WITHOUT]
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *chosen]
+    command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", *chosen]
     environment = {**os.environ, FOLDER: str(programs), "CI": "true"}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout[-5_000:] + ran.stderr[-1_000:]
