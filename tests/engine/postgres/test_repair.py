@@ -315,4 +315,5 @@ def test_anything_that_follows_from_records_can_be_repaired(
     assert engine.get([record.id for record in engine.find(Filter()).records]) == records
     engine.change_queue("shut", QueueChange(paused=False))
     ready = sum(states.get(State.READY, 0) for states in before.values())
-    assert len(run_all(engine)) == ready - 1  # one is unroutable
+    # The unroutable job rests for some seconds, which may be over.
+    assert len(set(run_all(engine)) - {three.id}) == ready - 1
