@@ -79,6 +79,19 @@ def await_readable(descriptors: Sequence[int], timeout_s: float) -> list[int]:
     return [descriptor for descriptor, _ in poll.poll(math.ceil(timeout_s * 1000))]
 
 
+def await_socket(descriptor: int, timeout_s: float, *, to_write: bool) -> tuple[bool, bool]:
+    """Wait until a socket can be read, or also written; return whether it is ready, and whether it
+    can be read."""
+    if not hasattr(select, "poll"):  # Windows
+        both = (descriptor,)
+        readable, writable, _ = select.select(both, both if to_write else (), (), timeout_s)
+        return bool(readable or writable), bool(readable)
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN | (select.POLLOUT if to_write else 0))
+    ready = poll.poll(math.ceil(timeout_s * 1000))
+    return bool(ready), any(events & ~select.POLLOUT for _, events in ready)
+
+
 class Closable(Protocol):
     def close(self) -> None: ...
 

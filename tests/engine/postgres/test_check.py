@@ -179,7 +179,7 @@ def test_what_is_not_found_again_is_not_reported(
 
 def test_the_planner_may_read_whole_tables_for_a_check_only(engine: PostgresEngine) -> None:
     def setting(db: PostgresStatements) -> str:
-        [(value,)] = db.connection.execute("SHOW enable_hashjoin").fetchall()
+        [(value,)] = db.fetch(db.start_text("SHOW enable_hashjoin"))
         return str(value)
 
     def look(db: PostgresStatements, _start: Start) -> tuple[str, str]:

@@ -65,7 +65,7 @@ SORTING: Final = {
 COMPARING: Final = {"forget_unique_key", "purge_ended", "find_measures", "forget_keys_of_slot"}
 _KEYS: Final = r'\b(?<!\.)"?(row|id|session|key|number|job|reporter|fingerprint|name)"? = '
 #: Not planned.
-_COMMANDS: Final = ("LOCK", "TRUNCATE")
+_COMMANDS: Final = ("BEGIN", "COMMIT", "LOCK", "TRUNCATE")
 
 _FILL: Final = """
 INSERT INTO windlass.jobs (row, place, created_ms, rank, state, id, task, queue, call)

@@ -209,7 +209,5 @@ def test_the_isolation_of_a_role_does_not_matter(database: Database, option: str
     )
     url = database.server.url(database.name)
     engine = database.open_url(f"{url}{option}" if "?" in url else f"{url}?{option[1:]}")
-    asked = b"SELECT current_setting('transaction_isolation')"
-    assert engine._write(lambda tx: tx.connection.execute(asked).fetchall()) == [
-        ("read committed",)
-    ]
+    asked = "SELECT current_setting('transaction_isolation')"
+    assert engine._write(lambda tx: tx.fetch(tx.start_text(asked))) == [("read committed",)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import psycopg
 import pytest
@@ -14,7 +13,7 @@ from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables, without_tables
 from tests.pgbouncer import PgBouncer
 from tests.postgres_server import OWNER, private_server
-from windlass.engine.postgres.connections import DeadlineConnection
+from windlass.engine.postgres.pipeline import Pipeline
 from windlass.errors import EngineError, EngineUnavailable
 
 
@@ -130,16 +129,17 @@ def test_a_commit_without_a_reply_may_have_stored(
     engine = database.open(timeout_ms=300)
     engine.put([new_job(1)])
     attempts = []
-    wait = DeadlineConnection.wait
+    sync = Pipeline.sync
 
-    def lose_first(connection: DeadlineConnection, *args: Any, **options: Any) -> Any:
-        connection.is_used = True
-        attempts.append(connection)
-        if len(attempts) == 1:
-            raise psycopg.OperationalError("server closed the connection unexpectedly")
-        return wait(connection, *args, **options)
+    def lose_first(pipeline: Pipeline) -> None:
+        attempts.append(pipeline)
+        if len(attempts) > 1:
+            return sync(pipeline)
+        pipeline.connection.is_used = True
+        pipeline.abandon()
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
 
-    monkeypatch.setattr(DeadlineConnection, "wait", lose_first)
+    monkeypatch.setattr(Pipeline, "sync", lose_first)
     with read_only(database), pytest.raises(EngineUnavailable, match="is read-only") as refused:
         engine.put([new_job(2)])
     assert not refused.value.unsent

@@ -13,8 +13,9 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from itertools import count
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -24,15 +25,13 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from windlass.engine import fork_safety
 from windlass.engine.postgres.blob_arrays import ListWriter
-from windlass.engine.postgres.statements import Connection
+from windlass.engine.postgres.pipeline import StatementKey
 from windlass.engine.postgres.url import PostgresAddress, unknown_option
 from windlass.engine.sql.statements import Row
 from windlass.errors import EngineError, EngineUnavailable, PayloadTooLarge
 
 T = TypeVar("T")
 
-#: Statements of a connection that the server remembers.
-PREPARED: Final = 300
 #: How long to wait before a repeat: at first, and at most, in seconds.
 _FIRST_PAUSE_S: Final = 0.02
 _MOST_PAUSE_S: Final = 0.5
@@ -101,6 +100,11 @@ class DeadlineConnection(psycopg.Connection[Row]):
     deadline: float = float("inf")
     is_used = False  # whether anything was sent since it was taken
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.prepared: dict[StatementKey, bytes] = {}  # statement -> its name on the server
+        self.numbers = count(1)  # of these names
+
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
         self.is_used = True
         return super().wait(_until(gen, self), *args, **options)
@@ -126,24 +130,6 @@ def _abandon(gen: Generator[Any, Any, T], connection: DeadlineConnection) -> Non
     connection.pgconn.finish()
     with suppress(psycopg.Error, RuntimeError):
         gen.close()
-
-
-@contextmanager
-def pipelined(connection: Connection) -> Iterator[psycopg.Pipeline]:
-    """Use pipeline mode. A connection that breaks has a second error at its end, which the driver
-    would log as a warning: only the first one is raised."""
-    first: Exception | None = None
-    try:
-        with connection.pipeline() as pipeline:
-            try:
-                yield pipeline
-            except (psycopg.Error, TimeoutError) as error:
-                first = error
-    except psycopg.Error:
-        if first is None:
-            raise
-    if first is not None:
-        raise first
 
 
 class _NoTurnError(TimeoutError):
@@ -180,7 +166,7 @@ class Connections:
 
     # ------------------------------------------------------------------------------------ calls
 
-    def run(self, work: Callable[[Connection], T], *, most_s: float = float("inf")) -> T:
+    def run(self, work: Callable[[DeadlineConnection], T], *, most_s: float = float("inf")) -> T:
         """Call a function with a connection, and repeat it after errors that pass."""
         began = time.monotonic()
         deadline = began + min(self._timeout_s, most_s)
@@ -255,11 +241,10 @@ class Connections:
         connection = DeadlineConnection.connect(
             self._conninfo(conninfo, max(2, round(left_s))),
             autocommit=True,
-            prepare_threshold=None if self.address.is_pooled else 0,
+            prepare_threshold=None,  # `Pipeline` prepares statements
             cursor_factory=psycopg.RawCursor,
         )
         connection.deadline = deadline
-        connection.prepared_max = PREPARED
         connection.adapters.register_dumper(int, Int8BinaryDumper)
         connection.adapters.register_dumper(list, ListWriter)
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import partial
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 import psycopg
@@ -43,9 +43,15 @@ from windlass.engine.contract import (
     WakeUp,
 )
 from windlass.engine.postgres import migrate
-from windlass.engine.postgres.connections import IDLE_MS, UNPREPARED, Connections, pipelined
+from windlass.engine.postgres.connections import (
+    IDLE_MS,
+    UNPREPARED,
+    Connections,
+    DeadlineConnection,
+)
+from windlass.engine.postgres.pipeline import Pipeline, pipelined
 from windlass.engine.postgres.result_wakeup import PostgresResultWakeup
-from windlass.engine.postgres.statements import Connection, PostgresStatements, statements_for
+from windlass.engine.postgres.statements import PostgresStatements, statements_for
 from windlass.engine.postgres.steps import run_within
 from windlass.engine.postgres.task_connections import TaskConnections
 from windlass.engine.postgres.transaction import Start, Transaction
@@ -62,9 +68,6 @@ from windlass.errors import EngineError, InvalidConnection
 T = TypeVar("T")
 #: Sends statements.
 First = Callable[[PostgresStatements], None]
-
-#: Begins a transaction that writes. Behind a pooler, the role may have another level by default.
-_BEGIN: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 
 class PostgresEngine(SqlEngine[Transaction]):
@@ -127,7 +130,7 @@ class PostgresEngine(SqlEngine[Transaction]):
             return []
         clock = str(self.clock_offset_ms)
         _, ended = self._run_short(lambda db: hot.start_successes(db, clock, outcomes))
-        return self._judge(outcomes, ended.fetchall())
+        return self._judge(outcomes, ended.rows())
 
     def _judge(self, outcomes: Sequence[Outcome], ended: Iterable[Row]) -> list[Verdict]:
         """The verdicts on successes, given those that were current."""
@@ -341,7 +344,7 @@ class PostgresEngine(SqlEngine[Transaction]):
     def _empty_slot(self, slot: ring.Slot) -> int:
         """Empty a partition, if no other transaction uses it at this moment; else later."""
 
-        def attempt(connection: Connection) -> int:
+        def attempt(connection: DeadlineConnection) -> int:
             try:
                 return self._commit(connection, lambda tx: ring.empty(tx, slot))[0]
             except errors.LockNotAvailable:
@@ -424,10 +427,8 @@ class PostgresEngine(SqlEngine[Transaction]):
         return self._read(lambda db, start: work(db, start.now_ms))
 
     def _read(self, work: Callable[[PostgresStatements, Start], T]) -> T:
-        def attempt(connection: Connection) -> T:
-            return self._within(
-                connection, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", work
-            )
+        def attempt(connection: DeadlineConnection) -> T:
+            return self._within(connection, "begin_read", work)
 
         return self._run(attempt)
 
@@ -441,7 +442,7 @@ class PostgresEngine(SqlEngine[Transaction]):
 
     def _commit(
         self,
-        connection: Connection,
+        connection: DeadlineConnection,
         work: Callable[[Transaction], T],
         first: First | None = None,
     ) -> tuple[T, Transaction]:
@@ -453,24 +454,24 @@ class PostgresEngine(SqlEngine[Transaction]):
             tx.settle()
             return value, tx
 
-        return self._within(connection, _BEGIN, write, first)
+        return self._within(connection, "begin_write", write, first)
 
     def _run_short(self, statements: Callable[[PostgresStatements], T]) -> tuple[Start, T]:
         """Send the statements of a transaction together with its commit, and read their replies
         afterwards."""
 
-        def attempt(connection: Connection) -> tuple[Start, T]:
+        def attempt(connection: DeadlineConnection) -> tuple[Start, T]:
             with self._rolled_back(connection):
                 with pipelined(connection) as pipeline:
-                    db = self._begin(connection, pipeline, _BEGIN)
+                    db = self._begin(pipeline, "begin_write")
                     begun = db.start("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
                     started = statements(db)
-                    connection.execute("COMMIT")
-                return self._check(begun.fetchall()), started
+                    db.start("commit")
+                return self._check(begun.rows()), started
 
         return self._run(attempt)
 
-    def _run(self, attempt: Callable[[Connection], T]) -> T:
+    def _run(self, attempt: Callable[[DeadlineConnection], T]) -> T:
         """Run a transaction, and make the tables first if they are missing."""
         try:
             return self._connections.run(attempt)
@@ -487,7 +488,7 @@ class PostgresEngine(SqlEngine[Transaction]):
 
     def _within(
         self,
-        connection: Connection,
+        connection: DeadlineConnection,
         begin: str,
         work: Callable[[PostgresStatements, Start], T],
         first: First | None = None,
@@ -495,25 +496,24 @@ class PostgresEngine(SqlEngine[Transaction]):
         """Run a transaction on a connection. It is rolled back if `work` raises. `first` sends
         statements together with its begin."""
         with self._rolled_back(connection), pipelined(connection) as pipeline:
-            db = self._begin(connection, pipeline, begin)
+            db = self._begin(pipeline, begin)
             begun = db.later("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
             if first is not None:
                 first(db)
             value = work(db, self._check(begun()))
-            connection.execute("COMMIT")
+            db.start("commit")
         return value
 
-    def _begin(
-        self, connection: Connection, pipeline: psycopg.Pipeline, begin: str
-    ) -> PostgresStatements:
+    def _begin(self, pipeline: Pipeline, begin: str) -> PostgresStatements:
         is_pooled = self._address.is_pooled
-        connection.execute(begin)
+        db = PostgresStatements(pipeline, self._schema, prepare=not is_pooled)
+        db.start(begin)
         for statement in self._connections.settings("SET LOCAL") if is_pooled else ():
-            connection.execute(statement)
-        return PostgresStatements(connection, pipeline, self._schema, prepare=not is_pooled)
+            db.start_text(statement)
+        return db
 
     @contextmanager
-    def _rolled_back(self, connection: Connection) -> Iterator[None]:
+    def _rolled_back(self, connection: DeadlineConnection) -> Iterator[None]:
         """Roll back a transaction that raises. A broken connection cannot; the server does it."""
         try:
             yield

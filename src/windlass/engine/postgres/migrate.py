@@ -125,9 +125,8 @@ def upgrade(connections: Connections, schema: str) -> int:
     """Apply the missing migrations; return their number. If another transaction, such as a backup,
     has locked a table, try again later: meanwhile other transactions run."""
 
-    def work(connection: Connection) -> int:
-        if isinstance(connection, DeadlineConnection):
-            connection.deadline = time.monotonic() + _LONGEST_S
+    def work(connection: DeadlineConnection) -> int:
+        connection.deadline = time.monotonic() + _LONGEST_S
         return _apply(connection, schema, may_upgrade=True)
 
     give_up_at = time.monotonic() + _PATIENCE_S

@@ -20,8 +20,9 @@ from typing import Any, Final
 import psycopg
 
 from windlass.engine import fork_safety
-from windlass.engine.postgres.connections import Connections
-from windlass.engine.postgres.statements import Connection, statements_for
+from windlass.engine.postgres.connections import Connections, DeadlineConnection
+from windlass.engine.postgres.pipeline import pipelined
+from windlass.engine.postgres.statements import statements_for
 from windlass.engine.sql.statements import Row
 from windlass.errors import EngineError
 
@@ -98,22 +99,21 @@ def listen_conninfo(connections: Connections) -> str | None:
 class Hints:
     """Runs statements on a connection of the pool, each as a transaction."""
 
-    def __init__(self, connections: Connections, connection: Connection) -> None:
+    def __init__(self, connections: Connections, connection: DeadlineConnection) -> None:
         self._connection = connection
         self._sql = statements_for(connections.address.schema)
         self._prepare = not connections.address.is_pooled
 
     def rows(self, name: str, *values: Any) -> list[Row]:
-        cursor = self._connection.execute(
-            self._sql[name], values, prepare=self._prepare, binary=True
-        )
-        return cursor.fetchall() if cursor.description else []
+        with pipelined(self._connection) as pipeline:
+            reply = pipeline.send(self._sql[name], values, prepare=self._prepare)
+        return reply.rows()
 
 
 def run_hint(connections: Connections, work: Callable[[Hints], None]) -> None:
     """Run statements whose failure only costs time: once, and not for long."""
 
-    def attempt(connection: Connection) -> None:
+    def attempt(connection: DeadlineConnection) -> None:
         with suppress(*FAILURES):
             work(Hints(connections, connection))
 

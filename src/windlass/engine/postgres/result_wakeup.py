@@ -24,7 +24,7 @@ from typing import Final
 import psycopg
 
 from windlass.engine.contract import WATCH_MS
-from windlass.engine.postgres.connections import Connections
+from windlass.engine.postgres.connections import Connections, DeadlineConnection
 from windlass.engine.postgres.notifications import (
     FAILURES,
     MOST_BYTES,
@@ -33,7 +33,6 @@ from windlass.engine.postgres.notifications import (
     listen_conninfo,
     run_hint,
 )
-from windlass.engine.postgres.statements import Connection
 from windlass.engine.wakeup import PerProcess, await_readable, new_nudge
 
 OnEnd = Callable[[str], None]
@@ -66,7 +65,7 @@ class PostgresResultWakeup:
         if number is None or not ids:
             return
 
-        def remember(connection: Connection) -> None:
+        def remember(connection: DeadlineConnection) -> None:
             Hints(self._connections, connection).rows("watch", sorted(set(ids)), number, WATCH_MS)
 
         with suppress(psycopg.Error):  # the tables are missing: the read that follows makes them

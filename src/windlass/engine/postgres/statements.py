@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import psycopg
 
+from windlass.engine.postgres.pipeline import Pipeline, Reply
 from windlass.engine.sql.statements import Row, Statements, list_migrations, read_statements
 
 _PACKAGE: Final = Path(__file__).parent
@@ -74,25 +75,26 @@ def escape(key: str) -> str:
 
 
 class PostgresStatements(Statements):
-    """Runs the statements of this engine on a connection in pipeline mode: those without rows are
-    sent together with the next one that returns some."""
+    """Runs the statements of this engine: those without rows are sent together with the next one
+    that returns some."""
 
-    def __init__(
-        self, connection: Connection, pipeline: psycopg.Pipeline, schema: str, *, prepare: bool
-    ) -> None:
-        self.connection = connection
+    def __init__(self, pipeline: Pipeline, schema: str, *, prepare: bool) -> None:
         self.pipeline = pipeline
         self.schema = schema
         self.prepare = prepare
         self._sql = statements_for(schema)
 
-    def start(self, name: str, *values: Any) -> psycopg.Cursor[Row]:
+    def start(self, name: str, *values: Any) -> Reply:
         """Send a statement with the next ones; fetch its rows later."""
-        cursor = self.connection.cursor(binary=True)
+        text = self._sql[name]
         try:
-            return cursor.execute(self._sql[name], values, prepare=self.prepare)
+            return self.pipeline.send(text, values, prepare=self.prepare)
         except psycopg.DataError:  # a text has NUL, which no stored text has
-            return cursor.execute(self._sql[name], _without_nul(values), prepare=self.prepare)
+            return self.pipeline.send(text, _without_nul(values), prepare=self.prepare)
+
+    def start_text(self, text: str, values: Sequence[Any] = ()) -> Reply:
+        """The same for a statement that the server plans for its values, and only once."""
+        return self.pipeline.send(in_schema(text, self.schema).encode(), values, prepare=False)
 
     def later(self, name: str, *values: Any) -> Callable[[], list[Row]]:
         """Send a statement with the next ones, and return a function that waits for its rows."""
@@ -101,28 +103,25 @@ class PostgresStatements(Statements):
     def rows(self, name: str, *values: Any) -> list[Row]:
         return self.fetch(self.start(name, *values))
 
-    def fetch(self, cursor: psycopg.Cursor[Row]) -> list[Row]:
-        """Wait for the rows of a statement. The server takes a client that only asks for them as
-        busy: after a sync it knows that the transaction is idle, and ends it in time if this
-        process was stopped."""
-        if cursor.pgresult is None:
+    def fetch(self, reply: Reply) -> list[Row]:
+        """Wait for the rows of a statement. After the sync the server knows that the transaction is
+        idle, and ends it in time if this process was stopped."""
+        if not reply.has_come:
             self.flush()
-        return cursor.fetchall()
+        return reply.rows()
 
     def run(self, name: str, *values: Any) -> None:
         self.start(name, *values)
 
     def change(self, name: str, *values: Any) -> int:
-        cursor = self.start(name, *values)
+        reply = self.start(name, *values)
         self.flush()
-        return cursor.rowcount
+        return reply.changed
 
     def rows_of_slot(self, name: str, slot: int, *values: Any) -> list[Row]:
         """Run a statement of the ring for one of its partitions; return its rows, if it has any."""
         text = self._sql[name].replace(b"ended_0", b"ended_%d" % slot)
-        cursor = self.connection.cursor(binary=True).execute(text, values, prepare=False)
-        self.flush()
-        return cursor.fetchall() if cursor.description else []
+        return self.fetch(self.pipeline.send(text, values, prepare=False))
 
     def flush(self) -> None:
         """Wait until all statements so far have run."""

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
-import psycopg
 
 from windlass.core.ids import blake2b
 from windlass.core.longest_lease import LongestLease
@@ -19,8 +18,8 @@ from windlass.core.queues.labels import queue_of
 from windlass.core.queues.settings import USUAL, QueueSettings
 from windlass.core.states import State
 from windlass.engine.contract import EngineOptions
+from windlass.engine.postgres.pipeline import Reply
 from windlass.engine.postgres.statements import PostgresStatements, escape, pack_numbers
-from windlass.engine.sql.statements import Row
 from windlass.engine.sql.transaction import JobRow, SqlTransaction, unpack_settings
 
 #: A sign of life of a worker is stored when the last one is older than this. Workers write to the
@@ -68,7 +67,7 @@ class Transaction(PostgresStatements, SqlTransaction):
     def __init__(
         self, db: PostgresStatements, start: Start, options: EngineOptions, clock: str
     ) -> None:
-        PostgresStatements.__init__(self, db.connection, db.pipeline, db.schema, prepare=db.prepare)
+        PostgresStatements.__init__(self, db.pipeline, db.schema, prepare=db.prepare)
         self._begin(start, options, clock)
 
     def _begin(self, start: Start, options: EngineOptions, clock: str) -> None:
@@ -99,7 +98,7 @@ class Transaction(PostgresStatements, SqlTransaction):
 
     # ------------------------------------------------------------------------------- records
 
-    def start(self, name: str, *values: Any) -> psycopg.Cursor[Row]:
+    def start(self, name: str, *values: Any) -> Reply:
         return super().start(name, *plain_values(name, values))
 
     def job(self, job_id: str) -> JobRow | None:

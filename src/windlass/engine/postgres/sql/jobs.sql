@@ -11,6 +11,18 @@ INSERT INTO windlass.failures (job, number, at_ms, event, attempt, session, erro
 SELECT $1, coalesce(max(number), 0) + 1, $2, $3, $4, $5, $6, (SELECT started_ms FROM windlass.jobs WHERE row = $1)
 FROM windlass.failures WHERE job = $1
 
+-- name: begin_read
+-- Begin a transaction that sees one instant.
+BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY
+
+-- name: begin_write
+-- Begin a transaction that writes. Behind a pooler, the role may have another level by default.
+BEGIN ISOLATION LEVEL READ COMMITTED
+
+-- name: commit
+-- End a transaction.
+COMMIT
+
 -- name: begin
 -- The clock of the server, and the single row of bookkeeping. For tests, `=` and an instant stop the clock. Fails with
 -- a division by zero if the schema has another format, so that all statements after it fail too.

@@ -15,10 +15,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-import psycopg
-
-from windlass.engine.postgres.connections import PLANNER, DeadlineConnection
-from windlass.engine.postgres.statements import PostgresStatements, in_schema
+from windlass.engine.postgres.connections import PLANNER
+from windlass.engine.postgres.pipeline import Reply
+from windlass.engine.postgres.statements import PostgresStatements
 from windlass.engine.postgres.transaction import Start
 from windlass.engine.postgres.verbs.disagreements import (
     DISAGREEMENTS,
@@ -109,12 +108,11 @@ def _search_all(
 
 def allow_long_reads(db: PostgresStatements) -> None:
     """Let the statements of this transaction read whole tables, and take their time."""
-    if isinstance(db.connection, DeadlineConnection):
-        db.connection.deadline = time.monotonic() + _LONGEST_S
-    db.connection.execute(f"SET LOCAL statement_timeout = {_LONGEST_S * 1000}".encode())
-    db.connection.execute("SET LOCAL plan_cache_mode = auto")
+    db.pipeline.connection.deadline = time.monotonic() + _LONGEST_S
+    db.start_text(f"SET LOCAL statement_timeout = {_LONGEST_S * 1000}")
+    db.start_text("SET LOCAL plan_cache_mode = auto")
     for name in PLANNER:
-        db.connection.execute(f"SET LOCAL {name} = on".encode())
+        db.start_text(f"SET LOCAL {name} = on")
 
 
 def search(db: PostgresStatements, wrong: Disagreement, stretch: RowRange) -> list[Row]:
@@ -122,9 +120,7 @@ def search(db: PostgresStatements, wrong: Disagreement, stretch: RowRange) -> li
     return db.fetch(_send_search(db, wrong, stretch))
 
 
-def _send_search(
-    db: PostgresStatements, wrong: Disagreement, stretch: RowRange
-) -> psycopg.Cursor[Row]:
+def _send_search(db: PostgresStatements, wrong: Disagreement, stretch: RowRange) -> Reply:
     if wrong.walk is None:
         return send(db, wrong.query)
     text, values = _within(wrong.walk, stretch)
@@ -132,11 +128,11 @@ def _send_search(
     return send(db, query, values)
 
 
-def send(db: PostgresStatements, text: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Row]:
+def send(db: PostgresStatements, text: str, values: Sequence[Any] = ()) -> Reply:
     """Send a statement that the server plans for its values, and only once."""
     for name, part in PARTS.items():
         text = text.replace(name, part)
-    return db.connection.execute(in_schema(text, db.schema).encode(), values, prepare=False)
+    return db.start_text(text, values)
 
 
 def _next_stretch(db: PostgresStatements, walk: TableWalk | None, after: Key | None) -> RowRange:

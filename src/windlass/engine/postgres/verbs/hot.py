@@ -12,8 +12,6 @@ import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple, cast
 
-import psycopg
-
 from windlass.core.durations import LATEST_MS
 from windlass.core.queues.labels import queue_of
 from windlass.core.queues.settings import USUAL
@@ -28,6 +26,7 @@ from windlass.engine.contract import (
     batches,
     check_times,
 )
+from windlass.engine.postgres.pipeline import Reply
 from windlass.engine.postgres.statements import PostgresStatements, pack_numbers
 from windlass.engine.postgres.transaction import SEEN_MS
 from windlass.engine.postgres.verbs.claim import Look, to_claims
@@ -95,9 +94,7 @@ def lines_for(plan: Plan, seen: Seen) -> tuple[str, ...] | None:
     return (seen.line,) if is_open else ()
 
 
-def start_successes(
-    db: PostgresStatements, clock: str, outcomes: Sequence[Outcome]
-) -> psycopg.Cursor[Row]:
+def start_successes(db: PostgresStatements, clock: str, outcomes: Sequence[Outcome]) -> Reply:
     """End claims with success; the rows are the keys of those that were current."""
     ended = cast("Sequence[Succeeded]", outcomes)
     return db.start(
@@ -194,17 +191,17 @@ class Leased(NamedTuple):
 class StartedTurn(NamedTuple):
     """The statements of a turn that were sent."""
 
-    ended: psycopg.Cursor[Row] | None
-    claimed: psycopg.Cursor[Row]
-    looked: psycopg.Cursor[Row]
+    ended: Reply | None
+    claimed: Reply
+    looked: Reply
     asked: Asked
 
     def read(self) -> Leased:
-        rows = self.claimed.fetchall()
-        ((*look, dead_rows, now_ms),) = self.looked.fetchall()
+        rows = self.claimed.rows()
+        ((*look, dead_rows, now_ms),) = self.looked.rows()
         taken = sorted((row[:-2] for row in rows), key=self._standing)
         return Leased(
-            ended=[] if self.ended is None else self.ended.fetchall(),
+            ended=[] if self.ended is None else self.ended.rows(),
             claims=to_claims(self.asked.nonce, taken),
             is_cut_short=bool(rows) and rows[0][-2] > len(rows),
             look=Look(*look),
@@ -233,7 +230,7 @@ def start_turn(
     return StartedTurn(ended, claimed, looked, asked)
 
 
-def _start_claim(db: PostgresStatements, clock: str, asked: Asked) -> psycopg.Cursor[Row]:
+def _start_claim(db: PostgresStatements, clock: str, asked: Asked) -> Reply:
     first = (clock, asked.queues, asked.session, asked.nonce)
     then = (asked.limit, asked.plan.most_bytes, asked.lease_ms, asked.lease_ms // 2)
     if asked.line:
