@@ -40,6 +40,7 @@ from windlass.engine.contract import (
     Released,
     Retried,
     ScheduleChange,
+    Succeeded,
     Tended,
     UniqueKey,
     Waiter,
@@ -235,6 +236,17 @@ def test_a_job_that_is_not_stored_is_not_counted(world: World, on_conflict: OnCo
     (placed,) = world.engine.put([world.new(queue="full", id=world.later_id(0))])
     assert placed.code is PutCode.FULL
     assert world.engine.stats().enqueued == {("queue", "task"): 1, ("full", "task"): 1}
+
+
+@pytest.mark.parametrize("is_tended", [False, True])
+def test_a_repeated_put_of_an_ended_job_counts_nothing(world: World, is_tended: bool) -> None:
+    job_id = world.put()
+    claim = world.take()
+    world.finish(Succeeded(id=claim.id, token=claim.token, result_ttl_ms=MINUTE_MS))
+    world.engine.put([world.new(id=job_id, task="other")])
+    if is_tended:
+        world.engine.tend()
+    assert world.engine.stats().enqueued == {("queue", "task"): 1}
 
 
 def test_the_jobs_of_a_schedule_are_counted(world: World) -> None:

@@ -10,12 +10,13 @@ ON CONFLICT (queue, task) DO UPDATE SET number = enqueued.number + $3
 SELECT queue, task FROM windlass.enqueued
 
 -- name: list_enqueued
--- How many jobs were enqueued, by queue and task: first those that have a counter.
+-- How many jobs were enqueued, by queue and task: first those that have a counter. A put that repeats an ended job leaves
+-- deltas that add up to zero.
 SELECT queue, task, sum(number)::bigint FROM (
     SELECT queue, task, number, 0 AS position FROM windlass.enqueued
     UNION ALL
     SELECT name, part, number, 1 FROM windlass.deltas WHERE kind = 'enqueued'
-) AS found GROUP BY queue, task ORDER BY min(position), queue, task
+) AS found GROUP BY queue, task HAVING sum(number) > 0 ORDER BY min(position), queue, task
 
 -- name: list_growth
 -- How many enqueued jobs the history does not have yet, by queue and task.

@@ -18,7 +18,9 @@ def fold(tx: Transaction) -> bool:
     tx.lock("history")
     found = tx.rows("fold_deltas", _FOLDED)
     enqueued = [
-        (queue, task, number) for kind, queue, task, _, number in found if kind == "enqueued"
+        (queue, task, number)
+        for kind, queue, task, _, number in found
+        if kind == "enqueued" and number
     ]
     known = set(tx.rows("list_pairs")) if enqueued else set()
     for queue, task, number in enqueued:
