@@ -67,7 +67,6 @@ class Seen(NamedTuple):
 
     queues: str = ""  # the settings of queues
     line: str = ""  # the only line with ready jobs, if there was only one
-    is_idle: bool = False  # the last claim has found nothing
 
 
 def can_succeed(outcomes: Sequence[Outcome]) -> bool:
@@ -124,7 +123,6 @@ class Asked(NamedTuple):
     queues: str  # the settings of queues
     lines: tuple[str, ...]  # as `lines_for` returns them
     begin: Begin
-    is_idle: bool  # first look whether there are jobs at all, without a lock
 
     @property
     def line(self) -> str:
