@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 
 from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables
+from tests.postgres_server import WORKER
 from tests.worker.yard import until
 from windlass.engine.contract import Plan
 from windlass.engine.postgres.engine import PostgresEngine
 from windlass.engine.postgres.verbs import hot
 from windlass.testing.contract.world import claim_jobs
+
+DEAD_ROWS: Final = 10_000
+EVERY: Final = Plan()
+TIERS: Final = Plan(queues=("none", "a", "b"))
 
 
 @pytest.fixture
@@ -34,11 +40,15 @@ def begin_in_the_line(engine: PostgresEngine) -> None:
     engine.put([new_job(number) for number in range(10)])
     assert ids(engine, "a") == ["job-000000"]  # also makes the session known
     assert ids(engine, "b") == ["job-000001"]
-    assert engine._heads.begin("q") != hot.Begin()
+    assert engine._heads.begins(("q",))
 
 
-def ids(engine: PostgresEngine, nonce: str) -> list[str]:
-    return [one.id for one in claim_jobs(engine, "s", nonce, Plan(), 1).claims]
+def ids(engine: PostgresEngine, nonce: str, plan: Plan = EVERY, limit: int = 1) -> list[str]:
+    return [one.id for one in claim_jobs(engine, "s", nonce, plan, limit).claims]
+
+
+def await_a_whole_read(engine: PostgresEngine, line: str) -> None:
+    until(lambda: not engine._heads.begins((line,)), "a claim that reads the whole line")
 
 
 def test_jobs_follow_in_their_order(engine: PostgresEngine) -> None:
@@ -57,7 +67,7 @@ def test_a_job_that_returns_to_its_place_is_found_a_second_later(engine: Postgre
     begin_in_the_line(engine)
     assert engine.release("s", "a") == 1  # the first job, which is before that begin
     assert ids(engine, "c") == ["job-000002"]
-    until(lambda: engine._heads.begin("q") == hot.Begin(), "a claim that reads the whole line")
+    await_a_whole_read(engine, "q")
     assert ids(engine, "d") == ["job-000000"]
 
 
@@ -76,4 +86,120 @@ def test_without_dead_rows_claims_read_the_whole_line(database: Database) -> Non
     engine.put([new_job(number) for number in range(3)])
     for nonce in "ab":
         ids(engine, nonce)
-    assert engine._heads.begin("q") == hot.Begin()
+    assert not engine._heads.begins(("q",))
+
+
+# ---------------------------------------------------------------------------------- several lines
+
+
+def begin_in_two_lines(engine: PostgresEngine, plan: Plan) -> None:
+    """Claim jobs of `a` (even numbers) and `b` (odd ones) until claims skip rows."""
+    engine.put([new_job(number, queue="ab"[number % 2]) for number in range(20)])
+    engine.put([new_job(100, queue="c", priority=-1)])
+    for nonce in "abc":  # the first claim of a session is of the long way
+        ids(engine, nonce, plan, 2)
+    assert engine._heads.begins(("a",))
+
+
+def test_several_lines_keep_their_order(engine: PostgresEngine) -> None:
+    begin_in_two_lines(engine, EVERY)
+    assert set(engine._heads.begins(())) == {"a", "b", "c"}
+    assert ids(engine, "d", EVERY, 5) == [f"job-{number:06d}" for number in range(6, 11)]
+    assert ids(engine, "e", EVERY, 100)[-2:] == ["job-000019", "job-000100"]
+
+
+def test_tiers_keep_their_order(engine: PostgresEngine) -> None:
+    begin_in_two_lines(engine, TIERS)
+    rest = [*range(12, 20, 2), *range(1, 20, 2)]
+    assert ids(engine, "d", TIERS, 100) == [f"job-{number:06d}" for number in rest]
+
+
+@pytest.mark.parametrize("plan", [EVERY, TIERS], ids=["every queue", "tiers"])
+def test_what_claims_from_several_lines_find_at_once(engine: PostgresEngine, plan: Plan) -> None:
+    begin_in_two_lines(engine, plan)
+    engine.put([new_job(200, queue="a", priority=5), new_job(201, queue="aa", priority=9)])
+    found = ["job-000200"] if plan is TIERS else ["job-000201", "job-000200"]
+    assert ids(engine, "d", plan, len(found)) == found
+
+
+@pytest.mark.parametrize("plan", [EVERY, TIERS], ids=["every queue", "tiers"])
+def test_a_job_that_returns_to_one_of_several_lines(engine: PostgresEngine, plan: Plan) -> None:
+    begin_in_two_lines(engine, plan)
+    assert engine.release("s", "a") > 0
+    assert "job-000000" not in ids(engine, "d", plan)
+    await_a_whole_read(engine, "a")
+    assert "job-000000" in [*ids(engine, "e", plan), *ids(engine, "f", plan)]
+
+
+def test_a_line_without_jobs_is_not_read_each_time(engine: PostgresEngine) -> None:
+    """Its dead rows are as many as those of others."""
+    begin_in_two_lines(engine, EVERY)
+    begin = engine._heads.begins(("a",))["a"]
+    assert engine.cancel([f"job-{number:06d}" for number in range(20)][::2])
+    await_a_whole_read(engine, "a")
+    ids(engine, "d")
+    ids(engine, "e")
+    assert engine._heads.begins(("a",)) == {"a": begin}
+
+
+def test_one_line_is_read_as_a_whole_at_a_time(
+    engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin_in_two_lines(engine, EVERY)
+    monkeypatch.setattr(hot, "REREAD_S", 0.0)
+    assert [len(engine._heads.begins(())) for _ in range(3)] == [2, 2, 2]
+    withheld = {line for line in "abc" if line not in engine._heads.begins(())}
+    ids(engine, "d")
+    assert withheld.isdisjoint({line for line in "abc" if line not in engine._heads.begins(())})
+
+
+def test_claims_behind_dead_rows_read_few_pages(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = database.open()
+    with database.server.connect(database.name) as reader, reader.transaction():
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1 FROM windlass.meta")
+        engine.put([new_job(number, queue="ab"[number % 2]) for number in range(DEAD_ROWS + 300)])
+        assert len(ids(engine, "0", EVERY, DEAD_ROWS)) == DEAD_ROWS
+        engine.shutdown()
+        whole = pages_of_claims(database, "a")
+        monkeypatch.setattr(hot, "MANY_DEAD", 0)
+        monkeypatch.setattr(hot, "REREAD_S", 60.0)
+        skipping = pages_of_claims(database, "b")
+    assert skipping < whole / 4, f"expected few of {whole} pages, found {skipping}"
+
+
+def pages_of_claims(database: Database, prefix: str) -> int:
+    """Count the pages of jobs and its indexes that 40 claims of another process read, without its
+    first ones."""
+    before = pages_read(database)
+    first = pages_after_claims(database, f"{prefix}0", 5)
+    return pages_after_claims(database, f"{prefix}1", 45) - first - (first - before)
+
+
+def pages_after_claims(database: Database, prefix: str, number: int) -> int:
+    engine = database.open()
+    for at in range(number):
+        assert ids(engine, f"{prefix}{at:02}")
+    engine.shutdown()
+    until(lambda: not connections_of_engines(database), "the end of the connections")
+    return pages_read(database)
+
+
+def connections_of_engines(database: Database) -> int:
+    with database.server.connect(database.name) as connection:
+        [(number,)] = connection.execute(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND usename = %s",
+            [WORKER],
+        ).fetchall()
+    return int(number)
+
+
+def pages_read(database: Database) -> int:
+    [(number,)] = database.execute(
+        "SELECT heap_blks_read + heap_blks_hit + idx_blks_read + idx_blks_hit"
+        " FROM pg_statio_user_tables WHERE schemaname = 'windlass' AND relname = 'jobs'"
+    )
+    return int(number)

@@ -176,9 +176,17 @@ class PostgresEngine(SqlEngine[Transaction]):
         lines = hot.lines_for(plan, seen) if limit > 0 else None
         if lines is None:
             return None
-        begin = self._heads.begin(lines[0]) if len(lines) == 1 else hot.Begin()
-        lease_ms = self._options.lease_ms
-        return hot.Asked(session, nonce, plan, limit, lease_ms, seen.queues, lines, begin)
+        return hot.Asked(
+            session=session,
+            nonce=nonce,
+            plan=plan,
+            limit=limit,
+            lease_ms=self._options.lease_ms,
+            queues=seen.queues,
+            lines=lines,
+            begins=self._heads.begins(lines),
+            wants_firsts=self._heads.are_wanted,
+        )
 
     def _turn_short(self, outcomes: Sequence[Outcome], asked: hot.Asked) -> Turn:
         clock = str(self.clock_offset_ms)
@@ -212,7 +220,7 @@ class PostgresEngine(SqlEngine[Transaction]):
         if asked.plan.queues or not asked.line:
             return self._claim(asked.session, asked.nonce, asked.plan, asked.limit)
         self._note_line("")
-        return self._turn_short((), asked._replace(lines=(), begin=hot.Begin())).batch
+        return self._turn_short((), asked._replace(lines=(), begins={})).batch
 
     def _claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
         """Claim jobs by the long way; first only read, since most of these claims find nothing."""

@@ -113,14 +113,15 @@ WITH clock AS MATERIALIZED (
     SELECT 'jobs', $5, unnest(ARRAY['ready', 'running']), unnest(ARRAY[-number, number])
     FROM (SELECT count(*) AS number FROM taken) AS numbers WHERE number > 0
 )
-SELECT taken.*, (SELECT count(*) FROM next), 1 FROM taken
+SELECT taken.*, (SELECT count(*) FROM next), 1, NULL, NULL, NULL FROM taken
 
 -- name: claim_lines
 -- The same for several lines: these in turn, or if there are none, every line without labels whose queue is
 -- not paused, in the order of rank and place. First only looks how many of the next jobs each line has, then takes that
 -- number from each. So other claims at the same time leave the order as it is, but for the jobs that they take. If a line
--- has fewer by then, up to ten lines that have none of the next jobs fill up. The last columns are how many jobs were looked
--- at, and how many lines have jobs.
+-- has fewer by then, up to ten lines that have none of the next jobs fill up. Lines with a known begin are read from there.
+-- The last columns are how many jobs were looked at, how many lines have jobs, and the first jobs of lines without a known
+-- begin.
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
                 ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END AS now_ms
@@ -131,46 +132,87 @@ WITH RECURSIVE clock AS MATERIALIZED (
           AND coalesce((SELECT due_ms FROM windlass.jobs WHERE due_ms IS NOT NULL ORDER BY due_ms, row LIMIT 1) > now_ms, true)
           AND coalesce((SELECT expires_ms FROM windlass.sessions WHERE gone = 0 ORDER BY expires_ms LIMIT 1) > now_ms, true)
           AND NOT EXISTS (SELECT 1 FROM windlass.sessions WHERE gone = 1)
-), walked (line) AS (
-    SELECT (SELECT queue FROM windlass.jobs WHERE state = 'ready' AND hold IS NULL AND queue > '' ORDER BY queue LIMIT 1)
-    FROM may WHERE cardinality($5::text[]) = 0
+), begins AS MATERIALIZED (
+    SELECT line COLLATE "C" AS line, rank, place
+    FROM unnest($11::text[], $12::text::integer[], $13::text::bigint[]) AS known (line, rank, place)
+), walked (line, rank, place, suspect, is_known) AS (
+    SELECT '' COLLATE "C", 0, 0::bigint, 1::smallint, false FROM may WHERE cardinality($5::text[]) = 0
     UNION ALL
-    SELECT (SELECT queue FROM windlass.jobs
-            WHERE state = 'ready' AND hold IS NULL AND queue > walked.line ORDER BY queue LIMIT 1)
-    FROM walked WHERE walked.line IS NOT NULL
+    SELECT next.* FROM walked CROSS JOIN LATERAL (
+        SELECT * FROM (
+            SELECT queue, rank, place, suspect, false FROM windlass.jobs
+            WHERE state = 'ready' AND hold IS NULL AND queue > walked.line
+                  AND queue < coalesce((SELECT min(line) FROM begins WHERE line > walked.line), $14::text COLLATE "C")
+            ORDER BY queue, suspect, rank, place LIMIT 1
+        ) AS unknown
+        UNION ALL
+        SELECT * FROM (
+            SELECT line, rank, place, 0::smallint, true FROM begins WHERE line > walked.line ORDER BY line LIMIT 1
+        ) AS known
+        LIMIT 1
+    ) AS next
 ), heads AS MATERIALIZED (
-    SELECT line, rank, place, row_number() OVER (ORDER BY rank, place) AS nth
+    SELECT line, head.rank, head.place, is_known, row_number() OVER (ORDER BY head.rank, head.place) AS nth
     FROM walked CROSS JOIN LATERAL (
-        SELECT rank, place FROM windlass.jobs
-        WHERE state = 'ready' AND hold IS NULL AND queue = walked.line AND suspect = 0 ORDER BY rank, place LIMIT 1
+        SELECT walked.rank, walked.place WHERE NOT is_known
+        UNION ALL
+        SELECT * FROM (
+            SELECT rank, place FROM windlass.jobs
+            WHERE is_known AND state = 'ready' AND hold IS NULL AND queue = walked.line AND suspect = 0
+                  AND rank < walked.rank
+            ORDER BY rank, place LIMIT 1
+        ) AS higher
+        UNION ALL
+        SELECT * FROM (
+            SELECT rank, place FROM windlass.jobs
+            WHERE is_known AND state = 'ready' AND hold IS NULL AND queue = walked.line AND suspect = 0
+                  AND (rank, place) >= (walked.rank, walked.place)
+            ORDER BY rank, place LIMIT 1
+        ) AS others
+        LIMIT 1
     ) AS head
-    WHERE strpos(line, '+') = 0 AND line <> ALL($10::text[])
-    ORDER BY rank, place LIMIT $6::bigint + 10
+    WHERE suspect = 0 AND strpos(line, '+') = 0 AND line <> ALL($10::text[])
+    ORDER BY head.rank, head.place LIMIT $6::bigint + 10
 ), fronts AS (
-    SELECT line, row_number() OVER (ORDER BY front.rank, front.place) AS nth
+    SELECT line, heads.rank, heads.place, row_number() OVER (ORDER BY front.rank, front.place) AS nth
     FROM heads CROSS JOIN LATERAL (
         SELECT rank, place FROM windlass.jobs
         WHERE state = 'ready' AND hold IS NULL AND queue = heads.line AND suspect = 0
+              AND (rank, place) >= (heads.rank, heads.place)
               AND (rank, place) <= (coalesce((SELECT rank FROM heads WHERE nth = $6::bigint), 2147483647),
                                     coalesce((SELECT place FROM heads WHERE nth = $6::bigint), 9223372036854775807))
         ORDER BY rank, place LIMIT $6::bigint - heads.nth + 1
     ) AS front
     WHERE heads.nth <= $6::bigint
     UNION ALL
-    SELECT line, nth + 1000000 FROM heads WHERE nth > $6::bigint
+    SELECT line, rank, place, nth + 1000000 FROM heads WHERE nth > $6::bigint
 ), chosen AS MATERIALIZED (
-    SELECT line, $6::bigint AS most, tier FROM may CROSS JOIN unnest($5::text[]) WITH ORDINALITY AS given (line, tier)
+    SELECT given.line, $6::bigint AS most, tier, coalesce(rank, -2147483648) AS rank,
+           coalesce(place, -9223372036854775808) AS place
+    FROM may CROSS JOIN unnest($5::text[]) WITH ORDINALITY AS given (line, tier)
+    LEFT JOIN begins ON begins.line = given.line COLLATE "C"
     UNION ALL
-    SELECT line, CASE WHEN most = 0 THEN $6::bigint ELSE most END, 0 FROM (
-        SELECT line, count(*) FILTER (WHERE nth <= $6::bigint) AS most, min(nth) AS first FROM fronts GROUP BY line
+    SELECT line, CASE WHEN most = 0 THEN $6::bigint ELSE most END, 0, rank, place FROM (
+        SELECT line, rank, place, count(*) FILTER (WHERE nth <= $6::bigint) AS most FROM fronts GROUP BY line, rank, place
         ORDER BY min(nth)
     ) AS counted
 ), next AS MATERIALIZED (
     SELECT found.row, tier, found.rank, found.place, found.expires_ms, octet_length(found.call) AS size
     FROM chosen CROSS JOIN LATERAL (
-        SELECT * FROM windlass.jobs
-        WHERE state = 'ready' AND hold IS NULL AND queue = chosen.line AND suspect = 0
-        ORDER BY rank, place LIMIT chosen.most FOR UPDATE SKIP LOCKED
+        SELECT * FROM (
+            SELECT * FROM windlass.jobs
+            WHERE chosen.tier > 0 AND state = 'ready' AND hold IS NULL AND queue = chosen.line AND suspect = 0
+                  AND rank < chosen.rank
+            ORDER BY rank, place LIMIT chosen.most FOR UPDATE SKIP LOCKED
+        ) AS higher
+        UNION ALL
+        SELECT * FROM (
+            SELECT * FROM windlass.jobs
+            WHERE state = 'ready' AND hold IS NULL AND queue = chosen.line AND suspect = 0
+                  AND (rank, place) >= (chosen.rank, chosen.place)
+            ORDER BY rank, place LIMIT chosen.most FOR UPDATE SKIP LOCKED
+        ) AS others
+        LIMIT chosen.most
     ) AS found
     LIMIT $6::bigint
 ), fitting AS MATERIALIZED (
@@ -195,7 +237,11 @@ WITH RECURSIVE clock AS MATERIALIZED (
     SELECT 'jobs', queue, unnest(ARRAY['ready', 'running']), unnest(ARRAY[-number, number])
     FROM (SELECT queue, count(*) AS number FROM taken GROUP BY queue) AS numbers
 )
-SELECT taken.*, (SELECT count(*) FROM next), (SELECT count(line) FROM walked) FROM taken
+SELECT taken.*, (SELECT count(*) FROM next), (SELECT count(*) FROM walked WHERE line <> ''), firsts.* FROM taken
+LEFT JOIN LATERAL (
+    SELECT array_agg(line), array_agg(rank), array_agg(place)
+    FROM walked WHERE $15::boolean AND line <> '' AND suspect = 0 AND NOT is_known
+) AS firsts ON taken.place = (SELECT min(place) FROM taken)
 
 -- name: note_seen
 -- Store a sign of life of a worker if the last one is older than some time; do not wait for others that do.

@@ -25,7 +25,7 @@ from windlass.engine.sql.verbs.upkeep import promote, reap
 from windlass.engine.sql.wakeup import Found, ReadyLine
 
 #: A text that sorts after every name of a line.
-_BEHIND_ALL: Final = "\U0010ffff"
+BEHIND_ALL: Final = "\U0010ffff"
 #: When to look again at what is due, while another transaction keeps it locked.
 LOCKED_MS: Final = 50
 #: With a filter of tasks, read this many jobs of a line first, and twice as many each time.
@@ -67,7 +67,7 @@ class PlanLines:
 
     def _read(self, queue: str) -> list[str]:
         if not queue:
-            return [line for (line,) in self._db.rows("lines_with_jobs", "", _BEHIND_ALL)]
+            return [line for (line,) in self._db.rows("lines_with_jobs", "", BEHIND_ALL)]
         if not self._plan.labels:
             return [queue]
         labelled = self._db.rows("lines_with_jobs", f"{queue}+", f"{queue},")

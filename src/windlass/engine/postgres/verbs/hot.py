@@ -9,7 +9,7 @@ there is, they take nothing, and the caller goes the long way.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
 from windlass.core.durations import LATEST_MS
@@ -29,7 +29,7 @@ from windlass.engine.contract import (
 from windlass.engine.postgres.pipeline import Reply
 from windlass.engine.postgres.statements import PostgresStatements, pack_numbers
 from windlass.engine.postgres.transaction import SEEN_MS
-from windlass.engine.postgres.verbs.claim import Look, to_claims
+from windlass.engine.postgres.verbs.claim import BEHIND_ALL, Look, to_claims
 from windlass.engine.postgres.verbs.put import Rows, shapes_jobs, values_of
 from windlass.engine.postgres.verbs.ring import RING_MS, SLOT_MS, SLOTS
 from windlass.engine.sql.statements import Row
@@ -37,10 +37,12 @@ from windlass.engine.sql.transaction import end_mark, unpack_paused, unpack_sett
 
 #: From this number of dead rows on, claims skip those at the begin of a line.
 MANY_DEAD: Final = 20_000
-#: How often a claim reads the whole line all the same, in seconds.
+#: How often a claim reads the whole line all the same, in seconds; and how late, when a claim from
+#: several lines reads one of them after the other.
 REREAD_S: Final = 1.0
+_LATEST_S: Final = 2.0
 #: Remember the begin of at most this many lines.
-_MOST_HEADS: Final = 1_000
+_MOST_HEADS: Final = 100
 
 
 def is_plain(jobs: Sequence[NewJob], queues: str) -> bool:
@@ -122,7 +124,8 @@ class Asked(NamedTuple):
     lease_ms: int
     queues: str  # the settings of queues
     lines: tuple[str, ...]  # as `lines_for` returns them
-    begin: Begin
+    begins: Mapping[str, Begin]
+    wants_firsts: bool  # whether a claim from every line tells their first jobs
 
     @property
     def line(self) -> str:
@@ -141,7 +144,7 @@ class Head(NamedTuple):
     """Where the ready jobs of a line began when a claim last read the whole line."""
 
     begin: Begin
-    until_s: float  # on the monotonic clock
+    read_at: float  # on the monotonic clock
 
 
 class Heads:
@@ -149,28 +152,42 @@ class Heads:
 
     Each claim leaves a dead row before the next ready jobs. The server removes it, but not while
     any transaction is open that began earlier. When there are many, a claim begins where the line
-    began at most a second ago. Jobs of higher priority are found nevertheless. A job that returns
+    began about a second ago. Jobs of higher priority are found nevertheless. A job that returns
     to an earlier place, or whose transaction took long, is found a second later.
     """
 
     def __init__(self) -> None:
-        self._heads: dict[str, Head] = {}
+        self._heads: dict[str, Head] = {}  # the line that was read longest ago first
+        self.are_wanted = False  # there are many dead rows
 
-    def begin(self, line: str) -> Begin:
-        head = self._heads.get(line)
-        return head.begin if head and time.monotonic() < head.until_s else Begin()
+    def begins(self, lines: Sequence[str]) -> dict[str, Begin]:
+        """Return where a claim from these lines begins, or from every line if there are none. One
+        line is read as a whole, if it is time."""
+        now = time.monotonic()
+        begins: dict[str, Begin] = {}
+        is_one_read = False
+        for line, head in list(self._heads.items()):  # other threads may note
+            if lines and line not in lines:
+                continue
+            age_s = now - head.read_at
+            if age_s < REREAD_S or (is_one_read and age_s < _LATEST_S):
+                begins[line] = head.begin
+            else:
+                is_one_read = True
+        return begins
 
     def note(self, asked: Asked, leased: Leased) -> None:
-        """Remember where a line begins, after a claim that has read the whole line."""
-        line = asked.line or leased.line
-        if not line or asked.begin != Begin():
-            return
-        if leased.first is None or leased.dead_rows < MANY_DEAD:
-            self._heads.pop(line, None)
-            return
-        if line not in self._heads and len(self._heads) >= _MOST_HEADS:
+        """Remember where lines begin, after a claim that has read the whole of them."""
+        self.are_wanted = leased.dead_rows >= MANY_DEAD
+        if not self.are_wanted:
             self._heads.clear()
-        self._heads[line] = Head(leased.first, time.monotonic() + REREAD_S)
+        elif leased.claims:
+            firsts = leased.firsts(asked)
+            for line in leased.lines_read(asked, list(self._heads)):
+                old = self._heads.pop(line, None)
+                begin = firsts.get(line) or (old and old.begin)  # an empty line begins as before
+                if begin is not None and len(self._heads) < _MOST_HEADS:
+                    self._heads[line] = Head(begin, time.monotonic())
 
 
 class Leased(NamedTuple):
@@ -181,9 +198,27 @@ class Leased(NamedTuple):
     is_cut_short: bool
     look: Look
     dead_rows: int
-    first: Begin | None  # the first job that was taken
+    taken: list[Row]
+    heads: dict[str, Begin]  # the first jobs of lines, if the claim was asked for them
     line: str  # the line of all ready jobs, if the claim saw only one
     now_ms: int
+
+    def firsts(self, asked: Asked) -> dict[str, Begin]:
+        """The first jobs of lines that have jobs."""
+        firsts = dict(self.heads)
+        if asked.lines:
+            for rank, place, _, _, line, *_ in self.taken:
+                firsts.setdefault(line, Begin(rank, place))
+        return firsts
+
+    def lines_read(self, asked: Asked, known: Sequence[str]) -> list[str]:
+        """The lines that were read as a whole; of lines without jobs only known ones."""
+        if not asked.lines:
+            lines = [*self.heads, *known]
+        else:  # in turn, until there were enough
+            last = max(asked.lines.index(row[4]) for row in self.taken)
+            lines = list(asked.lines[: last + 1])
+        return [line for line in dict.fromkeys(lines) if line not in asked.begins]
 
 
 class StartedTurn(NamedTuple):
@@ -197,15 +232,17 @@ class StartedTurn(NamedTuple):
     def read(self) -> Leased:
         rows = self.claimed.rows()
         ((*look, dead_rows, now_ms),) = self.looked.rows()
-        taken = sorted((row[:-2] for row in rows), key=self._standing)
+        taken = sorted((row[:-5] for row in rows), key=self._standing)
+        heads = [zip(*row[-3:], strict=True) for row in rows if row[-3] is not None]
         return Leased(
             ended=[] if self.ended is None else self.ended.rows(),
             claims=to_claims(self.asked.nonce, taken),
-            is_cut_short=bool(rows) and rows[0][-2] > len(rows),
+            is_cut_short=bool(rows) and rows[0][-5] > len(rows),
             look=Look(*look),
             dead_rows=dead_rows,
-            first=Begin(*taken[0][:2]) if taken else None,
-            line=rows[0][4] if rows and rows[0][-1] == 1 else "",
+            taken=taken,
+            heads={line: Begin(*begin) for some in heads for line, *begin in some},
+            line=rows[0][4] if rows and rows[0][-4] == 1 else "",
             now_ms=now_ms,
         )
 
@@ -232,7 +269,19 @@ def _start_claim(db: PostgresStatements, clock: str, asked: Asked) -> Reply:
     first = (clock, asked.queues, asked.session, asked.nonce)
     then = (asked.limit, asked.plan.most_bytes, asked.lease_ms, asked.lease_ms // 2)
     if asked.line:
-        last = (not asked.plan.queues, *asked.begin)
+        last = (not asked.plan.queues, *asked.begins.get(asked.line, Begin()))
         return db.start("claim_line", *first, asked.line, *then, *last)
     paused = [queue for queue, own in unpack_settings(asked.queues).items() if own.paused]
-    return db.start("claim_lines", *first, list(asked.lines), *then, paused)
+    known = list(asked.begins.items())
+    return db.start(
+        "claim_lines",
+        *first,
+        list(asked.lines),
+        *then,
+        paused,
+        [line for line, _ in known],
+        pack_numbers(begin.rank for _, begin in known),
+        pack_numbers(begin.place for _, begin in known),
+        BEHIND_ALL,
+        asked.wants_firsts,
+    )
