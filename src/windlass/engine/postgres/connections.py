@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper
 
 from windlass.engine import fork_safety
@@ -292,7 +293,8 @@ class Connections:
             return
         is_clean = (
             not connection.closed
-            and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+            and connection.info.transaction_status == TransactionStatus.IDLE
+            and connection.pgconn.pipeline_status == PipelineStatus.OFF  # an interrupt leaves it on
         )
         if not is_clean:
             self._discard(connection)
