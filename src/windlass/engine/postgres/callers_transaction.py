@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from windlass.engine.contract import EngineOptions, SqlRows, SqlStatement, SqlSteps
+from windlass.engine.contract import EngineOptions, SqlGenerator, SqlRows, SqlStatement
 from windlass.engine.postgres.statements import statements_for
 from windlass.engine.postgres.transaction import Start, Transaction, plain_values
 from windlass.engine.sql.statements import Row
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 def run_within(
     schema: str, start: Start, options: EngineOptions, clock: str, work: Callable[[Transaction], T]
-) -> SqlSteps[T]:
+) -> SqlGenerator[T]:
     """Yield the statements of a verb and of its bookkeeping; return what the verb returns."""
     replies: list[SqlRows] = []
     while True:
