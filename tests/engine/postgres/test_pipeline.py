@@ -343,7 +343,7 @@ def test_an_interrupt_between_two_statements(
 
 
 def test_a_connection_in_pipeline_mode_does_not_go_back(engine: PostgresEngine) -> None:
-    """An interrupt may come just after its begin, or just before its end."""
+    """An interrupt may come just after the mode begins, or just before it ends."""
 
     def work(connection: DeadlineConnection) -> None:
         connection.pgconn.enter_pipeline_mode()
