@@ -92,6 +92,9 @@ def test_a_server_without_room_for_locks() -> None:
         jobs = [new_job(number, idempotency_key=f"{number}") for number in range(500)]
         with pytest.raises(EngineUnavailable, match="raise max_locks_per") as refused:
             engine.put(jobs)
+        database.close()  # a new connection has no room either
+        with pytest.raises(EngineUnavailable, match="raise max_locks_per"):
+            database.open(user=OWNER, timeout_ms=300).stats()
     assert refused.value.unsent
 
 

@@ -436,6 +436,7 @@ _DELAYS: Final = {
     "is starting up": "57P03",
     "is shutting down": "57P01",
     "in recovery mode": "57P02",
+    "out of shared memory": "53200",
 }
 #: SQLSTATEs of a pooler: a statement was prepared on another connection to the server.
 _OF_POOLERS: Final = ("26000", "42P05")
