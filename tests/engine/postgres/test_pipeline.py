@@ -436,10 +436,16 @@ def test_a_statement_that_is_terminated_keeps_the_reason(
             until(lambda: database.execute(_WAITING), "the statement waits")
             terminate(database, connection)
 
+        def work() -> None:
+            with pipelined(connection) as pipeline:
+                for text in (b"BEGIN", b"SELECT 1", _LOCK):
+                    pipeline.send(text, prepare=True)
+                pipeline.send(b"SELECT $1::text", ["x" * size], prepare=True)
+
         thread = threading.Thread(target=end)
         thread.start()
         with pytest.raises(psycopg.OperationalError) as raised:
-            send_all(connection, b"BEGIN", b"SELECT 1", _LOCK, b"SELECT '%s'" % (b"x" * size))
+            work()
         thread.join()
     assert raised.value.sqlstate == "57P01"
     assert connection.closed
