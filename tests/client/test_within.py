@@ -43,8 +43,8 @@ from windlass.engine.contract import (
     Placed,
     PutCode,
     QueueChange,
+    SqlGenerator,
     SqlStatement,
-    SqlSteps,
 )
 from windlass.testing import Sandbox
 
@@ -67,7 +67,7 @@ class SharedEngine:
         self.puts.append(("put", len(jobs)))
         return self.engine.put(jobs)
 
-    def put_within(self, jobs: Sequence[NewJob]) -> SqlSteps[list[Placed]]:
+    def put_within(self, jobs: Sequence[NewJob]) -> SqlGenerator[list[Placed]]:
         self.puts.append(("put_within", len(jobs)))
         for one in jobs:
             yield SqlStatement(NOTE, (one.id, one.payload))

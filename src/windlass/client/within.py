@@ -18,7 +18,7 @@ from windlass.engine.contract import (
     Engine,
     NewJob,
     Placed,
-    SqlSteps,
+    SqlGenerator,
     TransactionPlace,
     transaction_verbs,
 )
@@ -35,13 +35,13 @@ class SqlRun(msgspec.Struct, frozen=True):
 
     connection: CallerConnection
     place: TransactionPlace
-    steps: SqlSteps[Any]
+    statements: SqlGenerator[Any]
 
     def run(self, _app: Windlass) -> Any:
-        return self.connection.run(self.place, self.steps)
+        return self.connection.run(self.place, self.statements)
 
     def arun(self, _app: Windlass) -> Awaitable[Any]:
-        return self.connection.arun(self.place, self.steps)
+        return self.connection.arun(self.place, self.statements)
 
 
 def put_within(
@@ -82,6 +82,6 @@ class _SandboxPlace:
         self._engine = engine
         self.location = "the sandbox"
 
-    def put_within(self, jobs: Sequence[NewJob]) -> SqlSteps[list[Placed]]:
+    def put_within(self, jobs: Sequence[NewJob]) -> SqlGenerator[list[Placed]]:
         yield from ()  # no statement: the connection is only checked
         return self._engine.put(jobs)

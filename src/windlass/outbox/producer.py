@@ -14,8 +14,8 @@ from windlass.engine.contract import (
     NewJob,
     Placed,
     PutCode,
+    SqlGenerator,
     SqlStatement,
-    SqlSteps,
     check_times,
 )
 from windlass.outbox.record import encode
@@ -36,7 +36,7 @@ class Outbox:
         self.location = f"the outbox in {url.location}"
         self.dialect = url.dialect
 
-    def put_within(self, jobs: Sequence[NewJob]) -> SqlSteps[list[Placed]]:
+    def put_within(self, jobs: Sequence[NewJob]) -> SqlGenerator[list[Placed]]:
         for job in jobs:
             check_times(job)
         ids, bodies = [job.id for job in jobs], [encode(job) for job in jobs]

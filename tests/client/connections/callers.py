@@ -1,5 +1,5 @@
-"""Callers with a transaction of their own, one for each library: each runs steps on its connection,
-then commits or rolls back."""
+"""Callers with a transaction of their own, one for each library: each runs statements on its
+connection, then commits or rolls back."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from windlass.engine.contract import (
     NewJob,
     Placed,
     PutCode,
+    SqlGenerator,
     SqlStatement,
-    SqlSteps,
     TransactionPlace,
 )
 
@@ -42,14 +42,14 @@ class Notes:
         self.location = f"the notes in {dialect}"
         self._table = table
 
-    def put_within(self, jobs: Any) -> SqlSteps[list[Placed]]:
+    def put_within(self, jobs: Any) -> SqlGenerator[list[Placed]]:
         placed = []
         for id, body in (yield from self._insert([(job.id, job.payload) for job in jobs])):
             assert type(body) is bytes
             placed.append(Placed(id, PutCode.CREATED))
         return placed
 
-    def _insert(self, notes: list[tuple[str, bytes]]) -> SqlSteps[list[tuple[str, bytes]]]:
+    def _insert(self, notes: list[tuple[str, bytes]]) -> SqlGenerator[list[tuple[str, bytes]]]:
         ids, bodies = [note[0] for note in notes], [note[1] for note in notes]
         if self.dialect is Dialect.POSTGRESQL:
             rows = yield SqlStatement(

@@ -1,4 +1,4 @@
-"""Claims skip dead rows at the begin of a line, and miss no job for longer than a second."""
+"""Claims skip dead rows at the beginning of a line, and miss no job for longer than a second."""
 
 from __future__ import annotations
 

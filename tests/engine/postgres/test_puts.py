@@ -123,14 +123,14 @@ def put_within(
     engine: PostgresEngine, jobs: Sequence[NewJob]
 ) -> tuple[list[Placed], list[SqlStatement]]:
     """Put jobs in a transaction of a caller; return also the statements."""
-    steps = engine.put_within(jobs)
+    statements = engine.put_within(jobs)
     sent: list[SqlStatement] = []
     reply: Any = None
     address = engine._address.conninfo
     with psycopg.connect(address, cursor_factory=psycopg.RawCursor) as connection:
         while True:
             try:
-                sent.append(next(steps) if reply is None else steps.send(reply))
+                sent.append(next(statements) if reply is None else statements.send(reply))
             except StopIteration as end:
                 return end.value, sent
             cursor = connection.cursor().execute(sent[-1].sql.encode(), sent[-1].values)

@@ -24,7 +24,7 @@ from contextlib import (
 )
 from typing import Any, Final, TypeAlias, TypeVar
 
-from windlass.engine.contract import Dialect, SqlRows, SqlStatement, SqlSteps, TransactionPlace
+from windlass.engine.contract import Dialect, SqlGenerator, SqlRows, SqlStatement, TransactionPlace
 from windlass.errors import InvalidConnection
 
 R = TypeVar("R")
@@ -64,11 +64,11 @@ class CallerConnection(ABC):
         return f"{'an' if self.kind[0] in 'aAeEiIoO' else 'a'} {self.kind}"
 
     @abstractmethod
-    def run(self, place: TransactionPlace, steps: SqlSteps[R]) -> R:
+    def run(self, place: TransactionPlace, statements: SqlGenerator[R]) -> R:
         """Run statements for `place`, in the thread of the caller."""
 
     @abstractmethod
-    async def arun(self, place: TransactionPlace, steps: SqlSteps[R]) -> R:
+    async def arun(self, place: TransactionPlace, statements: SqlGenerator[R]) -> R:
         """Run statements for `place`, on the event loop of the caller."""
 
     @abstractmethod
@@ -122,9 +122,9 @@ class BlockingConnection(CallerConnection):
     def begin(self, place: TransactionPlace) -> Execute:
         """Check the connection; return how a statement runs on it."""
 
-    def run(self, place: TransactionPlace, steps: SqlSteps[R]) -> R:
+    def run(self, place: TransactionPlace, statements: SqlGenerator[R]) -> R:
         with explained(self, place):
-            return drive(steps, self.begin(place))
+            return drive(statements, self.begin(place))
 
     def atransaction(self, place: TransactionPlace) -> AbstractAsyncContextManager[Any]:
         raise InvalidConnection(
@@ -132,7 +132,7 @@ class BlockingConnection(CallerConnection):
             "in a task that is a plain function, or give the async connection of its library."
         )
 
-    async def arun(self, place: TransactionPlace, steps: SqlSteps[R]) -> R:
+    async def arun(self, place: TransactionPlace, statements: SqlGenerator[R]) -> R:
         raise InvalidConnection(
             f"Expected an async connection, found {self.a_kind}, which would block the event loop. "
             f"Give the async connection of its library; or call task.using(connection=...)."
@@ -149,7 +149,7 @@ class AsyncCallerConnection(CallerConnection):
             "with ctx.transaction(...)`."
         )
 
-    def run(self, place: TransactionPlace, steps: SqlSteps[R]) -> R:
+    def run(self, place: TransactionPlace, statements: SqlGenerator[R]) -> R:
         raise InvalidConnection(
             f"Expected a blocking connection, found {self.a_kind}. In a coroutine, write `await "
             "task.using(connection=...).aenqueue(...)`."
@@ -163,9 +163,9 @@ class AwaitableConnection(AsyncCallerConnection):
     async def abegin(self, place: TransactionPlace) -> AwaitExecute:
         """Check the connection; return how a statement runs on it."""
 
-    async def arun(self, place: TransactionPlace, steps: SqlSteps[R]) -> R:
+    async def arun(self, place: TransactionPlace, statements: SqlGenerator[R]) -> R:
         with explained(self, place):
-            return await adrive(steps, await self.abegin(place))
+            return await adrive(statements, await self.abegin(place))
 
 
 def plain_rows(rows: SqlRows) -> SqlRows:
@@ -177,13 +177,13 @@ def _plain(value: Any) -> Any:
     return bytes(value) if isinstance(value, memoryview) else value
 
 
-def drive(steps: SqlSteps[R], execute: Execute) -> R:
-    """Run statements in turn; return the result of the steps."""
+def drive(statements: SqlGenerator[R], execute: Execute) -> R:
+    """Run statements in turn; return the result of the generator."""
     rows: SqlRows | None = None
     try:
         while True:
             try:
-                statement = next(steps) if rows is None else steps.send(rows)
+                statement = next(statements) if rows is None else statements.send(rows)
             except StopIteration as done:
                 result: R = done.value
                 return result
@@ -194,16 +194,16 @@ def drive(steps: SqlSteps[R], execute: Execute) -> R:
                 execute(_ABORT)
         raise
     finally:
-        steps.close()
+        statements.close()
 
 
-async def adrive(steps: SqlSteps[R], execute: AwaitExecute) -> R:
+async def adrive(statements: SqlGenerator[R], execute: AwaitExecute) -> R:
     """`drive`, for coroutines."""
     rows: SqlRows | None = None
     try:
         while True:
             try:
-                statement = next(steps) if rows is None else steps.send(rows)
+                statement = next(statements) if rows is None else statements.send(rows)
             except StopIteration as done:
                 result: R = done.value
                 return result
@@ -214,7 +214,7 @@ async def adrive(steps: SqlSteps[R], execute: AwaitExecute) -> R:
                 await execute(_ABORT)
         raise
     finally:
-        steps.close()
+        statements.close()
 
 
 def _may_leave_half(rows: SqlRows | None, error: BaseException) -> bool:

@@ -26,9 +26,9 @@ from windlass.client.connections.connection import (
 from windlass.client.connections.sqlite3 import commits_each_statement
 from windlass.engine.contract import (
     Dialect,
+    SqlGenerator,
     SqlRows,
     SqlStatement,
-    SqlSteps,
     TransactionPlace,
 )
 from windlass.errors import InvalidConnection
@@ -150,9 +150,9 @@ class AsyncAlchemy(AsyncCallerConnection):
             raise self.refuse_begun()
         return self._value.begin()
 
-    async def arun(self, place: TransactionPlace, steps: SqlSteps[R]) -> R:
+    async def arun(self, place: TransactionPlace, statements: SqlGenerator[R]) -> R:
         def run(value: Any) -> R:
-            return self._blocking(value, self.kind).run(place, steps)
+            return self._blocking(value, self.kind).run(place, statements)
 
         return await self._value.run_sync(run)
 

@@ -47,7 +47,7 @@ SqlRows: TypeAlias = Sequence[Sequence[Any]]
 #: Statements to run in turn in the transaction of a caller. The generator gets the rows of each
 #: statement, and returns the result. It gets no errors: when a statement fails, the generator is
 #: closed, and the caller gets the error.
-SqlSteps: TypeAlias = Generator[SqlStatement, SqlRows, R]
+SqlGenerator: TypeAlias = Generator[SqlStatement, SqlRows, R]
 
 
 class TransactionPlace(Protocol):
@@ -61,7 +61,7 @@ class TransactionPlace(Protocol):
     def dialect(self) -> Dialect | None:
         """Return the SQL of the statements, or None if there are none, in a sandbox."""
 
-    def put_within(self, jobs: Sequence[NewJob]) -> SqlSteps[list[Placed]]:
+    def put_within(self, jobs: Sequence[NewJob]) -> SqlGenerator[list[Placed]]:
         """Do what `put` does, by statements that run in a transaction of the caller.
 
         The statements neither commit nor roll back, and hold no lock longer than until the end of
@@ -76,7 +76,7 @@ class TransactionVerbs(TransactionPlace, Protocol):
     @property
     def dialect(self) -> Dialect: ...
 
-    def finish_within(self, outcomes: Sequence[Outcome]) -> SqlSteps[list[Verdict]]:
+    def finish_within(self, outcomes: Sequence[Outcome]) -> SqlGenerator[list[Verdict]]:
         """Do what `finish` does, by statements that run in a transaction of the caller.
 
         A verdict other than OK means that the claim is over: the caller must roll back. From the

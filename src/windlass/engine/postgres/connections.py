@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper
 
 from windlass.engine import fork_safety
@@ -292,7 +293,8 @@ class Connections:
             return
         is_clean = (
             not connection.closed
-            and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+            and connection.info.transaction_status == TransactionStatus.IDLE
+            and connection.pgconn.pipeline_status == PipelineStatus.OFF  # an interrupt leaves it on
         )
         if not is_clean:
             self._discard(connection)
@@ -434,6 +436,7 @@ _DELAYS: Final = {
     "is starting up": "57P03",
     "is shutting down": "57P01",
     "in recovery mode": "57P02",
+    "out of shared memory": "53200",
 }
 #: SQLSTATEs of a pooler: a statement was prepared on another connection to the server.
 _OF_POOLERS: Final = ("26000", "42P05")

@@ -81,11 +81,7 @@ _PROCESS: Final = "SELECT pg_backend_pid(), pg_postmaster_start_time()::text"
 
 def examine(connections: Connections, clock_offset_ms: int) -> list[Finding]:
     def look(db: Connection) -> list[Finding]:
-        threshold, db.prepare_threshold = db.prepare_threshold, None  # a pooler may be between
-        try:
-            return list(_Doctor(connections, db, clock_offset_ms).examine())
-        finally:
-            db.prepare_threshold = threshold
+        return list(_Doctor(connections, db, clock_offset_ms).examine())
 
     try:
         return connections.run(look)

@@ -34,8 +34,8 @@ from windlass.engine.contract import (
     PutCode,
     Repaired,
     Revival,
+    SqlGenerator,
     SqlStatement,
-    SqlSteps,
     Tended,
     Turn,
     Verdict,
@@ -43,6 +43,7 @@ from windlass.engine.contract import (
     WakeUp,
 )
 from windlass.engine.postgres import migrate
+from windlass.engine.postgres.callers_transaction import run_within
 from windlass.engine.postgres.connections import (
     IDLE_MS,
     UNPREPARED,
@@ -52,7 +53,6 @@ from windlass.engine.postgres.connections import (
 from windlass.engine.postgres.pipeline import Pipeline, pipelined
 from windlass.engine.postgres.result_wakeup import PostgresResultWakeup
 from windlass.engine.postgres.statements import PostgresStatements, statements_for
-from windlass.engine.postgres.steps import run_within
 from windlass.engine.postgres.task_connections import TaskConnections
 from windlass.engine.postgres.transaction import Start, Transaction
 from windlass.engine.postgres.url import PostgresAddress
@@ -244,14 +244,14 @@ class PostgresEngine(SqlEngine[Transaction]):
     def dialect(self) -> Dialect:
         return Dialect.POSTGRESQL
 
-    def put_within(self, jobs: Sequence[NewJob]) -> SqlSteps[list[Placed]]:
+    def put_within(self, jobs: Sequence[NewJob]) -> SqlGenerator[list[Placed]]:
         start = yield from self._start_within()
         placed: list[Placed] = []
         for chunk in put.chunks(jobs):
             placed += yield from self._within_caller(start, partial(_put_chunk, chunk))
         return placed
 
-    def finish_within(self, outcomes: Sequence[Outcome]) -> SqlSteps[list[Verdict]]:
+    def finish_within(self, outcomes: Sequence[Outcome]) -> SqlGenerator[list[Verdict]]:
         start = yield from self._start_within()
         yield SqlStatement(self._sql("limit_idle"), (f"{IDLE_MS}ms",))
         verdicts = yield from self._within_caller(
@@ -271,7 +271,7 @@ class PostgresEngine(SqlEngine[Transaction]):
     def atransaction(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Row]]:
         return self._task_connections.atransaction()
 
-    def _start_within(self) -> SqlSteps[Start]:
+    def _start_within(self) -> SqlGenerator[Start]:
         """Begin on a connection of the caller, which must be to the tables of this engine."""
         if not self._identity:
             self._read(lambda _db, _start: None)  # makes the tables, if they are missing
@@ -295,7 +295,7 @@ class PostgresEngine(SqlEngine[Transaction]):
     def _sql(self, name: str) -> str:
         return statements_for(self._schema)[name].decode()
 
-    def _within_caller(self, start: Start, work: Callable[[Transaction], T]) -> SqlSteps[T]:
+    def _within_caller(self, start: Start, work: Callable[[Transaction], T]) -> SqlGenerator[T]:
         return run_within(self._schema, start, self._options, str(self.clock_offset_ms), work)
 
     # ----------------------------------------------------------------------------- operators

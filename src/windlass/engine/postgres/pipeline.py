@@ -5,7 +5,8 @@ psycopg sends each statement of its own pipeline when it is given, and looks for
 Here statements stay in the buffer of libpq until the sync. An enqueue is one packet: a process that
 is suspended has sent all of its transaction or nothing. (libpq sends more than 8 kB in parts.)
 
-A statement is prepared at its first use on a connection.
+A statement is prepared at its first use on a connection, once for each combination of types: NULL
+has none.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 import psycopg
 from psycopg import errors
@@ -35,6 +36,8 @@ StatementKey = tuple[bytes, tuple[int, ...]]
 
 _ROWS: Final = ExecStatus.TUPLES_OK
 _SUCCESS: Final = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
+#: The server forgets the prepared statements of a connection when it has this number of them.
+MOST_PREPARED: Final = 500
 
 
 class Awaited(Protocol):
@@ -60,18 +63,23 @@ class Reply:
     @property
     def changed(self) -> int:
         """The number of rows that the statement has changed."""
-        return 0 if self._result is None else self._result.command_tuples or 0
+        return self._arrived().command_tuples or 0
 
     def rows(self) -> list[Row]:
         """Return the rows; none for a statement that returns no rows."""
-        result = self._result
-        if result is None or result.status != _ROWS:
+        result = self._arrived()
+        if result.status != _ROWS:
             return []
         self._adapter.set_pgresult(result)
         return self._adapter.load_rows(0, result.ntuples, tuple)
 
     def take(self, result: PGresult) -> None:
         self._result = result
+
+    def _arrived(self) -> PGresult:
+        if self._result is None:
+            raise RuntimeError("the reply is read before the sync, or its statement has failed")
+        return self._result
 
 
 class _Preparation:
@@ -95,17 +103,21 @@ class Pipeline:
         self._adapter: abc.Transformer = Transformer(connection)
         self._awaited: deque[Awaited] = deque()
         self._preparing: dict[StatementKey, bytes] = {}  # since the last sync
+        self._error: psycopg.Error | None = None  # the first one since the last sync
 
     def send(self, text: bytes, values: Sequence[Any] = (), *, prepare: bool) -> Reply:
         """Leave a statement to be sent with the next sync."""
         adapter = self._adapter
         packed = adapter.dump_sequence(values, [PyFormat.AUTO] * len(values))
         types, formats = tuple(adapter.types or ()), adapter.formats
-        if prepare:
-            name = self._prepare((text, types))
-            self._server.send_query_prepared(name, packed, formats, Format.BINARY)
-        else:
-            self._server.send_query_params(text, packed, types, formats, Format.BINARY)
+        try:
+            if prepare:
+                name = self._prepare((text, types))
+                self._server.send_query_prepared(name, packed, formats, Format.BINARY)
+            else:
+                self._server.send_query_params(text, packed, types, formats, Format.BINARY)
+        except psycopg.OperationalError as lost:
+            self._raise_reason(lost)
         reply = Reply(adapter)
         self._awaited.append(reply)
         return reply
@@ -115,10 +127,20 @@ class Pipeline:
         prepared = self.connection.prepared
         name = prepared.get(key) or self._preparing.get(key)
         if name is None:
+            if len(prepared) + len(self._preparing) >= MOST_PREPARED:
+                prepared = self._forget_prepared()
             name = self._preparing[key] = b"windlass_%d" % next(self.connection.numbers)
             self._server.send_prepare(name, *key)
             self._awaited.append(_Preparation(prepared, key, name))
         return name
+
+    def _forget_prepared(self) -> dict[StatementKey, bytes]:
+        """Let the server forget what it has prepared; return the empty table of names."""
+        self._server.send_query_params(b"DEALLOCATE ALL", [])
+        self._awaited.append(Reply(self._adapter))
+        self._preparing = {}
+        self.connection.prepared = {}  # preparations on the way note their names in the old one
+        return self.connection.prepared
 
     def sync(self) -> None:
         """Send the statements, and wait for their replies. Raises the first error of the server."""
@@ -127,25 +149,39 @@ class Pipeline:
         try:
             self._server.pipeline_sync()
             self._flush()
-            error = self._read_replies()
+            self._read_replies()
+        except psycopg.OperationalError as lost:
+            self._raise_reason(lost)
         except BaseException:
             self.abandon()  # not all replies were read
             raise
+        error, self._error = self._error, None
         if error is not None:
             raise error
 
     def abandon(self) -> None:
         """Close the connection. The server rolls back what it did not commit."""
-        self._awaited.clear()
         self._server.finish()
 
     def end(self) -> None:
         """Send what was not sent yet, and leave pipeline mode."""
-        if self._server.status != ConnStatus.OK:
-            return
-        if self._awaited:
-            self.sync()
-        self._server.exit_pipeline_mode()
+        try:
+            if self._awaited and self._is_open:
+                self.sync()
+        finally:
+            if self._is_open:
+                self._leave()
+
+    @property
+    def _is_open(self) -> bool:
+        return self._server.status == ConnStatus.OK
+
+    def _leave(self) -> None:
+        try:
+            self._server.exit_pipeline_mode()
+        except psycopg.Error:  # replies are on their way that nothing waits for
+            self.abandon()
+            raise
 
     # ------------------------------------------------------------------------------------ replies
 
@@ -153,25 +189,25 @@ class Pipeline:
         while self._server.flush():  # the socket takes no more: the server may wait until we read
             if self._wait(to_write=True):
                 self._server.consume_input()
+                while self._awaited and not self._server.is_busy():
+                    self._read_reply()
 
-    def _read_replies(self) -> psycopg.Error | None:
-        """Read the replies up to the sync; return the first error."""
-        first: psycopg.Error | None = None
-        try:
-            while self._awaited:
-                result = self._next_result()
-                awaited = self._awaited.popleft()
-                if result.status in _SUCCESS:
-                    awaited.take(result)
-                elif first is None:  # after it, the server answers that it ignores the others
-                    first = self._error_of(result)
-                self._end_reply()
-            self._next_result()  # of the sync
-        except psycopg.OperationalError as lost:
-            if first is None:
-                raise
-            raise first from lost  # why the server has closed the connection
-        return first
+    def _read_replies(self) -> None:
+        """Read the replies up to the sync."""
+        while self._awaited:
+            self._read_reply()
+        if self._next_result().status != ExecStatus.PIPELINE_SYNC:
+            raise psycopg.OperationalError("a reply came that nothing waits for")
+
+    def _read_reply(self) -> None:
+        result = self._next_result()
+        awaited = self._awaited.popleft()
+        if result.status in _SUCCESS:
+            awaited.take(result)
+        elif self._error is None:  # after it, the server answers that it ignores the others
+            self._error = errors.error_from_result(result)
+        self._await_input()
+        self._server.get_result()  # the mark behind it
 
     def _next_result(self) -> PGresult:
         self._await_input()
@@ -179,11 +215,6 @@ class Pipeline:
         if result is None:
             raise psycopg.OperationalError("the connection is lost")
         return result
-
-    def _end_reply(self) -> None:
-        """Read the mark behind the result of a statement."""
-        self._await_input()
-        self._server.get_result()
 
     def _await_input(self) -> None:
         while self._server.is_busy():
@@ -199,11 +230,23 @@ class Pipeline:
                 return is_readable
         raise TimeoutError("no answer in time")
 
-    def _error_of(self, result: PGresult) -> psycopg.Error:
+    def _raise_reason(self, lost: psycopg.OperationalError) -> NoReturn:
+        """Raise the first error of the server, perhaps why it has closed the connection."""
+        reason = self._error
+        if reason is None and not self._is_open:
+            reason = self._find_reason()
+        self.abandon()
+        if reason is None:
+            raise lost
+        raise reason from lost
+
+    def _find_reason(self) -> psycopg.Error | None:
+        """Read the reply to the current statement, which may have come before the end."""
+        result = self._server.get_result()
+        if result is None or result.status in _SUCCESS:
+            return None
         error = errors.error_from_result(result)
-        if error.sqlstate is None and self._server.status != ConnStatus.OK:
-            return psycopg.OperationalError(str(error))
-        return error
+        return None if error.sqlstate is None else error
 
 
 @contextmanager

@@ -7,7 +7,7 @@ writes the row of bookkeeping last, since other transactions wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -35,6 +35,13 @@ def lock_number(*names: str) -> int:
     """The number that stands for a name in locks of the server: 64 bits of its hash."""
     packed = "\0".join(names).encode()
     return int.from_bytes(blake2b(packed, digest_size=8).digest(), signed=True)
+
+
+def lock_names(db: PostgresStatements, names: Iterable[Sequence[str]]) -> None:
+    """Lock names by one statement, in the order of their numbers."""
+    numbers = sorted({lock_number(db.schema, *name) for name in names})
+    if numbers:
+        db.run("lock_names", pack_numbers(numbers))
 
 
 class Start(msgspec.Struct, frozen=True, array_like=True):
@@ -84,13 +91,17 @@ class Transaction(PostgresStatements, SqlTransaction):
 
     # ---------------------------------------------------------------------------------- locks
 
-    def lock(self, *names: str) -> None:
-        self.run("lock_name", lock_number(self.schema, *names))
+    def lock_all(self, names: Iterable[Sequence[str]]) -> None:
+        lock_names(self, names)
 
-    def lock_key(self, task: str, key: str) -> None:
-        super().lock_key(task, key)
-        if "\0" not in key:  # other keys are no unique keys
-            self.run("lock_holder", task, key)
+    def lock_keys(self, keys: Iterable[tuple[str, str]]) -> None:
+        found = list(dict.fromkeys(keys))
+        self.lock_all(("key", *key) for key in found)
+        uniques = [key for key in found if "\0" not in key[1]]  # other keys are no unique keys
+        if uniques:
+            tasks, names = zip(*uniques, strict=True)
+            holders = "lock_waiting_holders" if self.is_callers else "lock_holders"
+            self.run(holders, list(tasks), list(names))
 
     def lock_settings(self) -> Mapping[str, QueueSettings]:
         self.queues = self.first("lock_queues")

@@ -196,7 +196,7 @@ class SqlEngine(ABC, Generic[Tx]):
         return 0
 
     def change_schedules(self, changes: Sequence[ScheduleChange]) -> list[bool]:
-        return self._write(lambda tx: [schedules.change(tx, change) for change in changes])
+        return self._write(lambda tx: schedules.change(tx, changes))
 
     def get_schedules(self, names: Sequence[str]) -> list[ScheduleRecord | None]:
         return self._read_now(lambda db, _: schedules.get(db, names))

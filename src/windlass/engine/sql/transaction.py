@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -184,11 +184,17 @@ class SqlTransaction(Statements):
     def lock(self, *names: str) -> None:
         """Wait for other transactions that have locked this name, until they have ended. An engine
         with one writer needs no locks."""
+        self.lock_all([names])
+
+    def lock_all(self, names: Iterable[Sequence[str]]) -> None:
+        """Lock names in one order for all transactions, so that no two of them wait for each
+        other."""
         return
 
-    def lock_key(self, task: str, key: str) -> None:
-        """Lock a unique or idempotency key, and the job to which it leads."""
-        self.lock("key", task, key)
+    def lock_keys(self, keys: Iterable[tuple[str, str]]) -> None:
+        """Lock unique or idempotency keys, each with its task, as `lock_all` does, and then the
+        jobs to which they lead."""
+        return
 
     # ----------------------------------------------------------------------------- records
 

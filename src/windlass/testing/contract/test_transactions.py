@@ -21,7 +21,7 @@ from windlass.engine.contract import (
     Progressed,
     PutCode,
     QueueChange,
-    SqlSteps,
+    SqlGenerator,
     Succeeded,
     TransactionVerbs,
     UniqueKey,
@@ -33,7 +33,7 @@ from windlass.testing.contract.world import OUTCOMES, World
 pytestmark = pytest.mark.needs(Capability.TRANSACTIONAL)
 
 R = TypeVar("R")
-Run = Callable[[SqlSteps[R]], R]
+Run = Callable[[SqlGenerator[R]], R]
 
 #: How long a transaction may wait for another one, in seconds.
 SOON_S: Final = 10.0

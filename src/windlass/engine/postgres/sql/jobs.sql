@@ -71,10 +71,6 @@ SELECT row, id, task, queue, row, 'succeeded', NULL::text, NULL::text, 0, 0, att
        NULL::text, last_end, progress, result
 FROM windlass.ended WHERE id = $1 ORDER BY finished_ms DESC LIMIT 1
 
--- name: lock_holder
--- Keep the job that a unique key leads to from changing.
-SELECT 1 FROM windlass.jobs WHERE id = (SELECT id FROM windlass.unique_keys WHERE task = $1 AND key = $2) FOR UPDATE
-
 -- name: lock_holders
 -- Keep the jobs that unique keys lead to from changing: arrays of tasks and keys.
 SELECT 1 FROM windlass.jobs WHERE id = ANY(ARRAY(
@@ -83,23 +79,14 @@ SELECT 1 FROM windlass.jobs WHERE id = ANY(ARRAY(
     ) AS known
 )) ORDER BY row + 0 FOR UPDATE
 
--- name: lock_waiting_holder
--- Keep the job that a unique key leads to from changing, unless it runs: the end of a running job must not wait for
--- this transaction.
-SELECT 1 FROM windlass.jobs
-WHERE id = (SELECT id FROM windlass.unique_keys WHERE task = $1::text AND key = $2::text) AND state <> 'running' FOR UPDATE
-
 -- name: lock_waiting_holders
--- Keep the jobs that unique keys lead to from changing, unless they run: arrays of tasks and keys.
+-- Keep the jobs that unique keys lead to from changing, unless they run: arrays of tasks and keys. The end of a running
+-- job must not wait for this transaction.
 SELECT 1 FROM windlass.jobs WHERE state <> 'running' AND id = ANY(ARRAY(
     SELECT id FROM unnest($1::text[], $2::text[]) AS given (task, key) CROSS JOIN LATERAL (
         SELECT id FROM windlass.unique_keys WHERE task = given.task AND key = given.key LIMIT 1
     ) AS known
 )) ORDER BY row + 0 FOR UPDATE
-
--- name: lock_name
--- Wait until no other transaction has locked this number.
-SELECT pg_advisory_xact_lock($1::bigint)
 
 -- name: lock_names
 -- Wait, for one number after the other, until no other transaction has locked it.

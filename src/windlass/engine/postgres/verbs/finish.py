@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from windlass.core.durations import LATEST_MS
 from windlass.core.states import Event
@@ -16,9 +17,15 @@ from windlass.engine.sql.verbs.finish import Key
 
 def succeed_batch(tx: Transaction, outcomes: Sequence[Succeeded]) -> set[Key]:
     """End claims; return those whose token is not current."""
-    stored = tx.rows(
-        "succeed_jobs",
-        tx.clock,
+    stored = tx.rows("succeed_jobs", *success_values(tx.clock, outcomes))
+    tx.totals["succeeded"] -= len(stored)  # the statement itself counts them
+    return {(outcome.id, outcome.token) for outcome in outcomes}.difference(stored)
+
+
+def success_values(clock: str, outcomes: Sequence[Succeeded]) -> tuple[Any, ...]:
+    """The values of the statement `succeed_jobs`."""
+    return (
+        clock,
         [outcome.id for outcome in outcomes],
         [outcome.token for outcome in outcomes],
         pack_numbers(end_mark(outcome.token, Event.SUCCEED) for outcome in outcomes),
@@ -30,5 +37,3 @@ def succeed_batch(tx: Transaction, outcomes: Sequence[Succeeded]) -> set[Key]:
         RING_MS,
         SLOTS,
     )
-    tx.totals["succeeded"] -= len(stored)  # the statement itself counts them
-    return {(outcome.id, outcome.token) for outcome in outcomes}.difference(stored)

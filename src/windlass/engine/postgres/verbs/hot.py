@@ -12,12 +12,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
-from windlass.core.durations import LATEST_MS
 from windlass.core.queues.labels import queue_of
 from windlass.core.queues.settings import USUAL
-from windlass.core.states import Event
 from windlass.engine.contract import (
-    MIN_RECORD_MS,
     Claim,
     NewJob,
     Outcome,
@@ -27,26 +24,26 @@ from windlass.engine.contract import (
     check_times,
 )
 from windlass.engine.postgres.pipeline import Reply
-from windlass.engine.postgres.statements import PostgresStatements, pack_numbers
+from windlass.engine.postgres.statements import PostgresStatements
 from windlass.engine.postgres.transaction import SEEN_MS
 from windlass.engine.postgres.verbs.claim import BEHIND_ALL, Look, to_claims
+from windlass.engine.postgres.verbs.finish import success_values
 from windlass.engine.postgres.verbs.put import Rows, shapes_jobs, values_of
-from windlass.engine.postgres.verbs.ring import RING_MS, SLOT_MS, SLOTS
 from windlass.engine.sql.statements import Row
-from windlass.engine.sql.transaction import end_mark, unpack_paused, unpack_settings
+from windlass.engine.sql.transaction import unpack_paused, unpack_settings
 
-#: From this number of dead rows on, claims skip those at the begin of a line.
+#: From this number of dead rows on, claims skip those at the beginning of a line.
 MANY_DEAD: Final = 20_000
 #: How often a claim reads the whole line all the same, in seconds; and how late, when a claim from
 #: several lines reads one of them after the other.
 REREAD_S: Final = 1.0
 _LATEST_S: Final = 2.0
-#: Remember the begin of at most this many lines.
+#: Remember the beginning of at most this many lines.
 _MOST_HEADS: Final = 100
 
 
 def is_plain(jobs: Sequence[NewJob], queues: str) -> bool:
-    """Whether jobs have no keys, and are in queues without settings that bear on new jobs."""
+    """Whether jobs have no keys, and are in queues without settings that affect new jobs."""
     if any(job.idempotency_key is not None or job.unique is not None for job in jobs):
         return False
     settings = unpack_settings(queues)
@@ -98,20 +95,7 @@ def lines_for(plan: Plan, seen: Seen) -> tuple[str, ...] | None:
 def start_successes(db: PostgresStatements, clock: str, outcomes: Sequence[Outcome]) -> Reply:
     """End claims with success; the rows are the keys of those that were current."""
     ended = cast("Sequence[Succeeded]", outcomes)
-    return db.start(
-        "succeed_jobs",
-        clock,
-        [outcome.id for outcome in ended],
-        [outcome.token for outcome in ended],
-        pack_numbers(end_mark(outcome.token, Event.SUCCEED) for outcome in ended),
-        pack_numbers(outcome.result_ttl_ms for outcome in ended),
-        [outcome.result if outcome.result_ttl_ms > 0 else None for outcome in ended],
-        LATEST_MS,
-        MIN_RECORD_MS,
-        SLOT_MS,
-        RING_MS,
-        SLOTS,
-    )
+    return db.start("succeed_jobs", *success_values(clock, ended))
 
 
 class Asked(NamedTuple):
@@ -148,7 +132,7 @@ class Head(NamedTuple):
 
 
 class Heads:
-    """Skips dead rows at the begin of lines.
+    """Skips dead rows at the beginning of lines.
 
     Each claim leaves a dead row before the next ready jobs. The server removes it, but not while
     any transaction is open that began earlier. When there are many, a claim begins where the line

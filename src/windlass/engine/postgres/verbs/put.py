@@ -19,7 +19,7 @@ from windlass.core.states import State
 from windlass.core.unique import OnConflict
 from windlass.engine.contract import NewJob, Placed, PutCode, UniqueKey, check_times
 from windlass.engine.postgres.statements import PostgresStatements, escape, pack_numbers
-from windlass.engine.postgres.transaction import Transaction, lock_number
+from windlass.engine.postgres.transaction import Transaction, lock_names
 from windlass.engine.sql.statements import Row
 from windlass.engine.sql.transaction import unpack_settings
 from windlass.engine.sql.verbs import unique
@@ -173,22 +173,15 @@ def _lock(
     which unique keys lead."""
     uniques = dict.fromkeys((job.task, job.unique.key) for job in keyed if job.unique is not None)
     scoped = [(job.task, job.scoped_key) for job in keyed if job.scoped_key is not None]
-    numbers = sorted(
-        {lock_number(db.schema, "line", line) for line in lines}
-        | {lock_number(db.schema, "key", *key) for key in [*uniques, *scoped]}
-    )
-    if numbers:
-        db.run("lock_names", pack_numbers(numbers))
+    keys = (("key", *key) for key in [*uniques, *scoped])
+    lock_names(db, [*(("line", line) for line in lines), *keys])
     if uniques:
         db.run(holders, *_columns(uniques))
 
 
 def lock_keys_of(tx: Transaction, ids: Sequence[str]) -> None:
     """Lock the unique keys of jobs before the jobs themselves, as puts do."""
-    found = {(task, key) for task, key in tx.rows("keys_of_jobs", list(ids))}
-    if found:
-        numbers = sorted(lock_number(tx.schema, "key", *key) for key in found)
-        tx.run("lock_names", pack_numbers(numbers))
+    tx.lock_all(("key", *key) for key in tx.rows("keys_of_jobs", list(ids)))
 
 
 def _key_of(job: NewJob) -> Key:

@@ -9,7 +9,7 @@ still wrong.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -80,8 +80,8 @@ def _fix(
     allow_long_reads(tx)
     tx.lock("repair")
     found = sorted(search(tx, wrong, stretch), key=repr)[skip:]
+    _lock(tx, wrong, found[:BITE])
     for row in found[:BITE]:
-        _lock(tx, wrong, row)
         text, values = _bind(wrong.statement, _values(tx, row))
         send(tx, text, values)
     again = set(search(tx, wrong, stretch))
@@ -91,16 +91,16 @@ def _fix(
     return Repaired(fixed=fixed, left=left), len(found) > BITE
 
 
-def _lock(tx: Transaction, wrong: Disagreement, row: Row) -> None:
-    """Lock the name that a row is about: other transactions must not change it meanwhile."""
+def _lock(tx: Transaction, wrong: Disagreement, rows: Sequence[Row]) -> None:
+    """Lock the names that rows are about: other transactions must not change them meanwhile."""
     if wrong.lock is None:
         return
     kind, *columns = wrong.lock
-    names = [row[column] for column in columns]
+    names = [tuple(row[column] for column in columns) for row in rows]
     if kind == "key":
-        tx.lock_key(*names)
+        tx.lock_keys((task, key) for task, key in names)
     else:
-        tx.lock(kind, *names)
+        tx.lock_all((kind, *name) for name in names)
 
 
 def _values(tx: Transaction, row: Row) -> Mapping[str, Any]:

@@ -77,19 +77,28 @@ def _read_steps(db: Statements, ids: Sequence[str]) -> dict[str, list[Step]]:
 
 def put(tx: SqlTransaction, copies: Sequence[JobCopy]) -> list[CopyCode]:
     ids = tx.array([copy.record.id for copy in copies])
+    tx.lock_keys(key for copy in copies if (key := _held_key(tx, copy)) is not None)
     known = {job_id for job_id, *_ in tx.rows("read_copies", ids)}
     return [_put(tx, copy, known) for copy in copies]
+
+
+def _held_key(tx: SqlTransaction, copy: JobCopy) -> tuple[str, str] | None:
+    """Return the unique key that a copy holds, with its task."""
+    record = copy.record
+    if record.unique_key is None or not copy.holds_key(tx.now_ms):
+        return None
+    return record.task, record.unique_key
 
 
 def _put(tx: SqlTransaction, copy: JobCopy, known: set[str]) -> CopyCode:
     record = copy.record
     if record.id in known:
         return CopyCode.KNOWN
-    if record.unique_key is not None and copy.holds_key(tx.now_ms):
-        tx.lock_key(record.task, record.unique_key)
-        if unique.find(tx, record.task, record.unique_key, tx.now_ms) is not None:
+    key = _held_key(tx, copy)
+    if key is not None:
+        if unique.find(tx, *key, tx.now_ms) is not None:
             return CopyCode.HELD
-        tx.run("keep_unique_key", record.task, record.unique_key, record.id)
+        tx.run("keep_unique_key", *key, record.id)
     number = tx.insert_copy(_columns_of(tx, copy), record.payload)
     for failure in _failures_of(number, record):
         tx.run("insert_failure", *failure)
@@ -180,11 +189,11 @@ def _to_key(db: Statements, row: Row) -> KeyCopy:
 
 
 def put_keys(tx: SqlTransaction, keys: Sequence[KeyCopy]) -> list[CopyCode]:
+    tx.lock_keys((key.task, key.key) for key in keys)
     return [_put_key(tx, key) for key in keys]
 
 
 def _put_key(tx: SqlTransaction, key: KeyCopy) -> CopyCode:
-    tx.lock_key(key.task, key.key)
     known = tx.one("find_key", key.task, key.key, tx.now_ms)
     if known is not None:
         return CopyCode.KNOWN if known[0] == key.id else CopyCode.HELD

@@ -49,7 +49,6 @@ class DocumentChanges:
 
     def apply(self, change: DocumentChange) -> bool:
         tx, kind, key = self._tx, change.kind, change.key
-        tx.lock("document", kind, key)
         stored: str | None = tx.first("find_document", kind, key)
         if stored is None and change.body is None:
             return True
@@ -76,6 +75,10 @@ class DocumentChanges:
 
 
 def change(tx: SqlTransaction, changes: Sequence[DocumentChange]) -> list[bool]:
+    names = [("document", change.kind, change.key) for change in changes]
+    kinds = {change.kind for change in changes}
+    # The number of one kind is locked later, and only by changes that count.
+    tx.lock_all([*names, *(("documents", kind) for kind in kinds if len(kinds) > 1)])
     return list(map(DocumentChanges(tx).apply, changes))
 
 

@@ -5,7 +5,7 @@ A repeat of a put is found by the insert itself: a known id inserts nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from windlass.core.queues.labels import queue_of
@@ -22,7 +22,7 @@ def put(tx: SqlTransaction, job: NewJob, *, is_bounded: bool = True) -> Placed:
     record = make_record(job, tx.now_ms)
     *_, rank, state, _, due_ms, _ = record
     if job.idempotency_key is not None or job.unique is not None:
-        _lock_keys(tx, job)
+        tx.lock_keys(keys_of([job]))
         if not tx.knows(job.id):
             placed = _find_key(tx, job) or unique.meet(tx, job)
             if placed is not None:
@@ -53,12 +53,13 @@ def make_record(job: NewJob, now_ms: int) -> tuple[Any, ...]:
     return (job.id, job.task, job.queue, -job.priority, state, now_ms, due, expires_ms)
 
 
-def _lock_keys(tx: SqlTransaction, job: NewJob) -> None:
-    """Lock the keys of a job, the unique key first: all transactions lock in the same order."""
-    if job.unique is not None:
-        tx.lock_key(job.task, job.unique.key)
-    if job.scoped_key is not None:
-        tx.lock_key(job.task, job.scoped_key)
+def keys_of(jobs: Iterable[NewJob]) -> Iterator[tuple[str, str]]:
+    """List the unique and idempotency keys of jobs, each with its task."""
+    for job in jobs:
+        if job.unique is not None:
+            yield job.task, job.unique.key
+        if job.scoped_key is not None:
+            yield job.task, job.scoped_key
 
 
 def _find_key(tx: SqlTransaction, job: NewJob) -> Placed | None:

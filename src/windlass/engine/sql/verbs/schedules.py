@@ -11,8 +11,14 @@ from windlass.engine.sql.transaction import SqlTransaction
 from windlass.engine.sql.verbs import admin, put
 
 
-def change(tx: SqlTransaction, wanted: ScheduleChange) -> bool:
-    tx.lock("schedule", wanted.name)
+def change(tx: SqlTransaction, changes: Sequence[ScheduleChange]) -> list[bool]:
+    """Apply changes in turn, after their schedules and the keys of their jobs are locked."""
+    tx.lock_all(("schedule", wanted.name) for wanted in changes)
+    tx.lock_keys(put.keys_of(job for wanted in changes for job in wanted.jobs))
+    return [_change(tx, wanted) for wanted in changes]
+
+
+def _change(tx: SqlTransaction, wanted: ScheduleChange) -> bool:
     found = tx.one("find_schedule", wanted.name)
     revision = "" if found is None else found[1]
     if revision != wanted.expected:

@@ -157,7 +157,7 @@ def take(tx: SqlTransaction, job: JobRow) -> bool:
     (key,) = tx.one("read_unique_key", job.id) or (None,)
     if key is None:
         return True
-    tx.lock_key(job.task, key)
+    tx.lock_keys([(job.task, key)])
     holder = find(tx, job.task, key, tx.now_ms)
     if holder is not None and holder.id != job.id:
         return False

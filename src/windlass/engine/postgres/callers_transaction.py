@@ -11,18 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from windlass.engine.contract import EngineOptions, SqlRows, SqlStatement, SqlSteps
+from windlass.engine.contract import EngineOptions, SqlGenerator, SqlRows, SqlStatement
 from windlass.engine.postgres.statements import statements_for
 from windlass.engine.postgres.transaction import Start, Transaction, plain_values
 from windlass.engine.sql.statements import Row
-from windlass.engine.sql.transaction import SqlTransaction
 
 T = TypeVar("T")
 
 
 def run_within(
     schema: str, start: Start, options: EngineOptions, clock: str, work: Callable[[Transaction], T]
-) -> SqlSteps[T]:
+) -> SqlGenerator[T]:
     """Yield the statements of a verb and of its bookkeeping; return what the verb returns."""
     replies: list[SqlRows] = []
     while True:
@@ -61,20 +60,6 @@ class _Replay(Transaction):
         self._texts = statements_for(schema)
         self._replies = iter(replies)
         self._begin(start, options, clock)
-
-    # ------------------------------------------------------ locks that end with the caller's work
-
-    def lock(self, *names: str) -> None:
-        """Lock names, except the line of a bounded queue: other producers would wait for the
-        caller. So transactions at the same time may exceed the bound."""
-        if names[0] != "line":
-            super().lock(*names)
-
-    def lock_key(self, task: str, key: str) -> None:
-        """Lock a key, but not a running job that holds it: its end would wait for the caller."""
-        SqlTransaction.lock_key(self, task, key)
-        if "\0" not in key:  # other keys are no unique keys
-            self.run("lock_waiting_holder", task, key)
 
     def grow_age(self, line: str) -> int:
         """Return the age of a queue, and do not store it: that row is locked until the end of the
