@@ -94,11 +94,18 @@ UNPREPARED: Final = (
 _TRANSIENT_CLASSES: Final = ("08",)
 
 
+def call_mark(schema: str) -> bytes:
+    """What the statements of our own transactions begin with. Others see it in the activity of the
+    server, also behind a pooler. Statements in the transaction of a caller have no mark."""
+    return f"/* windlass {schema} */ ".encode()
+
+
 class DeadlineConnection(psycopg.Connection[Row]):
     """A connection whose calls end at an instant of the monotonic clock."""
 
     deadline: float = float("inf")
     is_used = False  # whether anything was sent since it was taken
+    mark = b""  # before the text of each statement
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -245,6 +252,7 @@ class Connections:
             cursor_factory=psycopg.RawCursor,
         )
         connection.deadline = deadline
+        connection.mark = call_mark(self.address.schema)
         connection.adapters.register_dumper(int, Int8BinaryDumper)
         connection.adapters.register_dumper(list, ListWriter)
         try:

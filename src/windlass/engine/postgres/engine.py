@@ -53,6 +53,7 @@ from windlass.engine.postgres.pipeline import Pipeline, pipelined
 from windlass.engine.postgres.result_wakeup import PostgresResultWakeup
 from windlass.engine.postgres.statements import PostgresStatements, statements_for
 from windlass.engine.postgres.steps import run_within
+from windlass.engine.postgres.suspended_calls import SuspendedCalls
 from windlass.engine.postgres.task_connections import TaskConnections
 from windlass.engine.postgres.transaction import Start, Transaction
 from windlass.engine.postgres.url import PostgresAddress
@@ -83,6 +84,7 @@ class PostgresEngine(SqlEngine[Transaction]):
         self._task_connections = TaskConnections(address)
         self._wakeup = PostgresWakeup(self._connections)
         self._result_wakeup = PostgresResultWakeup(self._connections)
+        self._suspended_calls = SuspendedCalls(self._connections, options.timeout_ms)
         self._identity = ""  # of the tables that this object has used last
         self._seen: hot.Seen | None = None  # what the last transaction saw
         self._heads = hot.Heads()
@@ -316,6 +318,7 @@ class PostgresEngine(SqlEngine[Transaction]):
 
     def tend(self, known: Sequence[str] | None = None) -> Tended:
         named = None if known is None else set(known)
+        self._suspended_calls.look()  # first: the transaction below may wait for their locks
 
         large: list[ring.Slot] = []
 
@@ -335,7 +338,9 @@ class PostgresEngine(SqlEngine[Transaction]):
 
         tended = self._write(work)
         emptied = sum(map(self._empty_slot, large))
-        tended = msgspec.structs.replace(tended, purged=tended.purged + emptied)
+        tended = msgspec.structs.replace(
+            tended, purged=tended.purged + emptied, ended_calls=self._suspended_calls.report()
+        )
         if not self._has_unreported_loss:
             return tended
         self._has_unreported_loss = False
