@@ -78,7 +78,7 @@ _TRANSIENT: Final = {
         "A statement took too long. It may wait for an open transaction, such as one that has "
         "enqueued the same key."
     ),
-    "57P01": "The server is shutting down.",
+    "57P01": "The server is shutting down, or this process was suspended in the middle of a call.",
     "57P02": "The server restarts after a crash.",
     "57P03": "The server is starting up.",
     "57P05": "The server ended an idle connection.",
