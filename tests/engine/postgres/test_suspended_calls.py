@@ -32,6 +32,7 @@ from windlass import State, Windlass
 from windlass.engine.contract import Beat, EndedCall, Plan
 from windlass.engine.postgres.connections import IDLE_MS, call_mark
 from windlass.engine.postgres.engine import PostgresEngine
+from windlass.engine.postgres.notifications import run_hint
 from windlass.testing.contract.world import claim_jobs
 
 #: Backends that wait for their client within a statement or a pipeline.
@@ -279,6 +280,12 @@ def test_a_call_of_a_role_that_we_may_not_end(database: Database, user: str) -> 
     engine = hasty(database.open(role), limit_ms=0)
     try:
         with half_sent(database, user):
+            listed: list[object] = []
+            run_hint(
+                engine._connections,
+                lambda hints: listed.append(hints.rows("list_silent_calls", "/* windlass ")),
+            )
+            assert listed == [[]], "a refusal would be in the log of the server"
             assert ended(engine) == []
             assert database.execute(WAITING)
     finally:
