@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ from tests.pgbouncer import PgBouncer
 from tests.postgres_server import OWNER, SUPERUSER, WORKER
 from tests.proxy import Proxy, Side
 from tests.worker.yard import until
-from windlass import State, Windlass
+from windlass import EngineUnavailable, State, Windlass
 from windlass.engine.contract import Beat, EndedCall, Plan
 from windlass.engine.postgres.connections import IDLE_MS, call_mark
 from windlass.engine.postgres.engine import PostgresEngine
@@ -137,6 +138,38 @@ def test_a_process_suspended_while_it_receives_claims_keeps_no_locks(
             until(lambda: database.execute(FREE_SESSION), "the session is free")
             assert process.resume() == f"claimed:{CLAIMED}"
     assert engine.check() == []
+
+
+def test_a_session_that_is_locked_costs_no_other_session_its_lease(database: Database) -> None:
+    """One child of a worker is suspended in a call; one heartbeat serves all children."""
+    worker = database.open(timeout_ms=500)
+    beats = [Beat(session=session, info=b"here") for session in ("a", SESSION, "z")]
+    worker.beat(beats)
+    query = "SELECT session, expires_ms FROM windlass.sessions ORDER BY session"
+    before = dict(database.execute(query))
+    with psycopg.connect(database.server.url(database.name)) as connection:
+        assert connection.execute(FREE_SESSION).fetchall()
+        worker.clock_offset_ms += 1_000
+        with pytest.raises(EngineUnavailable):
+            worker.beat(beats)
+        after = dict(database.execute(query))
+        assert [after[one] > before[one] for one in ("a", SESSION, "z")] == [True, False, True]
+    assert [pulse.session for pulse in worker.beat(beats)] == ["a", SESSION, "z"]
+
+
+def test_a_heartbeat_waits_for_sessions_that_are_locked_for_a_moment(database: Database) -> None:
+    worker = database.open(timeout_ms=60_000)
+    beats = [Beat(session=session, info=b"here") for session in ("a", SESSION, "z")]
+    worker.beat(beats)
+    database.execute("UPDATE windlass.sessions SET gone = 2 WHERE session = 'suspended'")
+    with ThreadPoolExecutor() as threads:
+        with psycopg.connect(database.server.url(database.name)) as connection:
+            assert connection.execute(FREE_SESSION).fetchall()
+            pulses = threads.submit(worker.beat, beats)
+            locked = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            until(lambda: database.execute(locked), "the heartbeat waits")
+        found = [(pulse.session, pulse.alive) for pulse in pulses.result()]
+    assert found == [("a", True), (SESSION, False), ("z", True)]
 
 
 # ----------------------------------------------------------------------------------- which calls

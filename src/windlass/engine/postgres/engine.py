@@ -19,6 +19,7 @@ from psycopg import errors
 from windlass.engine.contract import (
     BITE,
     Batch,
+    Beat,
     Capability,
     ChangeCode,
     Dialect,
@@ -31,6 +32,7 @@ from windlass.engine.contract import (
     Outcome,
     Placed,
     Plan,
+    Pulse,
     PutCode,
     Repaired,
     Revival,
@@ -41,6 +43,7 @@ from windlass.engine.contract import (
     Verdict,
     Waiter,
     WakeUp,
+    check_held,
 )
 from windlass.engine.postgres import migrate
 from windlass.engine.postgres.connections import (
@@ -62,7 +65,7 @@ from windlass.engine.postgres.verbs.finish import succeed_batch
 from windlass.engine.postgres.wakeup import PostgresWakeup
 from windlass.engine.sql.engine import SqlEngine
 from windlass.engine.sql.statements import Row, Statements
-from windlass.engine.sql.verbs import admin, finish
+from windlass.engine.sql.verbs import admin, finish, sessions
 from windlass.engine.sql.wakeup import Found
 from windlass.errors import EngineError, InvalidConnection
 
@@ -306,6 +309,29 @@ class PostgresEngine(SqlEngine[Transaction]):
 
     def _within_caller(self, start: Start, work: Callable[[Transaction], T]) -> SqlSteps[T]:
         return run_within(self._schema, start, self._options, str(self.clock_offset_ms), work)
+
+    # ------------------------------------------------------------------------------- sessions
+
+    def beat(self, beats: Sequence[Beat]) -> list[Pulse]:
+        """Beat in two transactions if others have locked some of the sessions: a child that was
+        suspended in a call may keep its session locked, and must not cost the others their
+        leases."""
+        check_held(beats)
+        locked: set[str] = set()
+
+        def work(tx: Transaction) -> list[Pulse]:
+            names = [beat.session for beat in beats]
+            rows = tx.rows("lock_free_sessions", names) if len(beats) > 1 else ()
+            locked.clear()
+            locked.update(session for (session,) in rows)
+            return sessions.beat(tx, [beat for beat in beats if beat.session not in locked])
+
+        free = iter(self._write(work))
+        if not locked:
+            return list(free)
+        others = [beat for beat in beats if beat.session in locked]
+        late = iter(self._write(lambda tx: sessions.beat(tx, others)))
+        return [next(late if beat.session in locked else free) for beat in beats]
 
     # ----------------------------------------------------------------------------- operators
 
