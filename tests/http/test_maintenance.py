@@ -21,7 +21,7 @@ from tests.outbox.databases import sqlite_shop
 from tests.worker.faulty import Faulty
 from tests.worker.yard import until
 from windlass import EngineUnavailable, State, Windlass
-from windlass.engine.contract import Engine
+from windlass.engine.contract import EndedCall, Engine, Tended
 from windlass.http import WindlassApi, create_api, maintenance
 
 TWO_WEEKS_MS = 14 * 86_400_000
@@ -69,6 +69,19 @@ def test_dead_letters_are_logged_and_removed(
         f"removing job {job.id} of task shop.mail.send, dead (exhausted) for longer than dead_ttl"
     ]
     assert "hunter2" not in caplog.text
+
+
+def test_ended_calls_of_suspended_processes_are_logged(
+    app: Windlass, faulty: Faulty, api: WindlassApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = iter([Tended(ended_calls=(EndedCall(client="shop at one", silent_ms=20_345),))])
+    with caplog.at_level(logging.WARNING, "windlass.http"):
+        faulty.faults["tend"] = lambda real, _: next(answers, None) or real()
+        until(lambda: caplog.messages, "the line")
+    assert caplog.messages == [
+        "ended a call of a suspended process, shop at one: it kept its locks without progress "
+        "for 20s"
+    ]
 
 
 def test_jobs_of_an_expired_session_are_ready_again(

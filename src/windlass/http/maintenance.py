@@ -5,7 +5,8 @@ instances reap expired sessions, purge expired jobs and take the samples of the 
 of instances and workers may tend one engine.
 
 1. Tend the engine in bounded batches, every few seconds.
-2. Log dead letters before they are removed, and log that the engine has lost its data.
+2. Log dead letters before they are removed. Log that the engine has lost its data, or has ended
+   calls of suspended processes.
 3. Record the runs of remote workers in the history, every few seconds and at the end.
 4. Note sessions that were lost, for the list of workers.
 5. Relay the outbox of the app, if it has one.
@@ -24,6 +25,8 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
 from windlass.calls.redaction import CallRedactor
+from windlass.core.durations import describe_ms
+from windlass.engine.contract import Tended
 from windlass.errors import EngineError
 from windlass.lost_sessions import SessionWatch
 from windlass.worker.logs.events import LogEvent
@@ -106,7 +109,10 @@ class EngineMaintenance:
     def _tend(self) -> float:
         engine = self._app.engine
         tended = engine.tend(())
-        swept = sweep(engine, tended.doomed, self._redactor) if tended.doomed else tended
+        swept = sweep(engine, tended.doomed, self._redactor) if tended.doomed else Tended()
+        for call in (*tended.ended_calls, *swept.ended_calls):
+            duration = describe_ms(call.silent_ms // 1000 * 1000)
+            log.warning(LogEvent.SUSPENDED_CALL_ENDED, call.client, duration)
         if tended.emptied or swept.emptied:
             log.error(LogEvent.ENGINE_EMPTIED, engine.location)
         return TEND_ON_S if tended.more else TEND_S

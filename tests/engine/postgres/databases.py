@@ -23,8 +23,8 @@ class Database:
     def open(self, user: str = WORKER, *, timeout_ms: int = 5_000) -> PostgresEngine:
         return self.open_url(self.server.url(self.name, user=user), timeout_ms)
 
-    def open_url(self, url: str, timeout_ms: int = 5_000) -> PostgresEngine:
-        wanted = EngineOptions(lease_ms=2_000, timeout_ms=timeout_ms)
+    def open_url(self, url: str, timeout_ms: int = 5_000, lease_ms: int = 2_000) -> PostgresEngine:
+        wanted = EngineOptions(lease_ms=lease_ms, timeout_ms=timeout_ms)
         self._opened.append(PostgresEngine(read_address(url), wanted))
         return self._opened[-1]
 

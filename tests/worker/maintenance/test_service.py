@@ -23,6 +23,7 @@ from windlass.core.states import Reason, State
 from windlass.engine.contract import (
     UNKNOWN_NONCE_MS,
     Buried,
+    EndedCall,
     Engine,
     Finding,
     Grade,
@@ -260,6 +261,24 @@ def test_an_engine_that_lost_its_data_is_told_again_of_sessions_and_schedules(
     [told] = (one for one in caplog.records if "engine lost its data" in one.msg)
     assert told.levelno == logging.ERROR
     assert str(office.engine.location) in caplog.text
+
+
+def test_ended_calls_of_suspended_processes_are_logged(
+    office: Office, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also those that the removal of dead letters has ended."""
+    calls = [EndedCall(client=f"shop at {place}", silent_ms=20_345) for place in ("one", "two")]
+    first = Tended(doomed=("job",), ended_calls=tuple(calls[:1]))
+    answers = iter([first, Tended(ended_calls=tuple(calls[1:]))])
+    office.faulty.faults["tend"] = lambda real, _: next(answers, None) or real()
+    with caplog.at_level(logging.WARNING, "windlass.worker"):
+        office.start()
+        until(lambda: len(caplog.messages) > 1, "two lines")
+    assert caplog.messages == [
+        f"ended a call of a suspended process, shop at {place}: it kept its locks without "
+        "progress for 20s"
+        for place in ("one", "two")
+    ]
 
 
 def test_an_engine_that_can_only_be_read_is_not_reached_again(

@@ -112,6 +112,14 @@ class Migrated(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None = None
 
 
+class EndedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call whose process was suspended in the middle of it, and which was ended because it kept
+    its locks."""
+
+    client: str  # the process as the server knows it
+    silent_ms: int  # for how long the process had been silent
+
+
 class Tended(msgspec.Struct, frozen=True, kw_only=True):
     reaped: int = 0
     purged: int = 0
@@ -120,6 +128,7 @@ class Tended(msgspec.Struct, frozen=True, kw_only=True):
     #: The stored data is gone: the server or file was emptied, or restarted without its data. Each
     #: engine object reports a loss once.
     emptied: bool = False
+    ended_calls: tuple[EndedCall, ...] = ()
 
 
 class AdminVerbs(Protocol):

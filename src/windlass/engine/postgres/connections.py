@@ -79,7 +79,7 @@ _TRANSIENT: Final = {
         "A statement took too long. It may wait for an open transaction, such as one that has "
         "enqueued the same key."
     ),
-    "57P01": "The server is shutting down.",
+    "57P01": "The server is shutting down, or this process was suspended in the middle of a call.",
     "57P02": "The server restarts after a crash.",
     "57P03": "The server is starting up.",
     "57P05": "The server ended an idle connection.",
@@ -95,11 +95,18 @@ UNPREPARED: Final = (
 _TRANSIENT_CLASSES: Final = ("08",)
 
 
+def call_mark(schema: str) -> bytes:
+    """What the statements of our own transactions begin with. Others see it in the activity of the
+    server, also behind a pooler. Statements in the transaction of a caller have no mark."""
+    return f"/* windlass {schema} */ ".encode()
+
+
 class DeadlineConnection(psycopg.Connection[Row]):
     """A connection whose calls end at an instant of the monotonic clock."""
 
     deadline: float = float("inf")
     is_used = False  # whether anything was sent since it was taken
+    mark = b""  # before the text of each statement
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -246,6 +253,7 @@ class Connections:
             cursor_factory=psycopg.RawCursor,
         )
         connection.deadline = deadline
+        connection.mark = call_mark(self.address.schema)
         connection.adapters.register_dumper(int, Int8BinaryDumper)
         connection.adapters.register_dumper(list, ListWriter)
         try:

@@ -19,6 +19,7 @@ from psycopg import errors
 from windlass.engine.contract import (
     BITE,
     Batch,
+    Beat,
     Capability,
     ChangeCode,
     Dialect,
@@ -31,6 +32,7 @@ from windlass.engine.contract import (
     Outcome,
     Placed,
     Plan,
+    Pulse,
     PutCode,
     Repaired,
     Revival,
@@ -41,6 +43,7 @@ from windlass.engine.contract import (
     Verdict,
     Waiter,
     WakeUp,
+    check_held,
 )
 from windlass.engine.postgres import migrate
 from windlass.engine.postgres.callers_transaction import run_within
@@ -53,6 +56,7 @@ from windlass.engine.postgres.connections import (
 from windlass.engine.postgres.pipeline import Pipeline, pipelined
 from windlass.engine.postgres.result_wakeup import PostgresResultWakeup
 from windlass.engine.postgres.statements import PostgresStatements, statements_for
+from windlass.engine.postgres.suspended_calls import SuspendedCalls
 from windlass.engine.postgres.task_connections import TaskConnections
 from windlass.engine.postgres.transaction import Start, Transaction
 from windlass.engine.postgres.url import PostgresAddress
@@ -61,7 +65,7 @@ from windlass.engine.postgres.verbs.finish import succeed_batch
 from windlass.engine.postgres.wakeup import PostgresWakeup
 from windlass.engine.sql.engine import SqlEngine
 from windlass.engine.sql.statements import Row, Statements
-from windlass.engine.sql.verbs import admin, finish
+from windlass.engine.sql.verbs import admin, finish, sessions
 from windlass.engine.sql.wakeup import Found
 from windlass.errors import EngineError, InvalidConnection
 
@@ -83,6 +87,7 @@ class PostgresEngine(SqlEngine[Transaction]):
         self._task_connections = TaskConnections(address)
         self._wakeup = PostgresWakeup(self._connections)
         self._result_wakeup = PostgresResultWakeup(self._connections)
+        self._suspended_calls = SuspendedCalls(self._connections, options.timeout_ms)
         self._identity = ""  # of the tables that this object has used last
         self._seen: hot.Seen | None = None  # what the last transaction saw
         self._heads = hot.Heads()
@@ -298,6 +303,29 @@ class PostgresEngine(SqlEngine[Transaction]):
     def _within_caller(self, start: Start, work: Callable[[Transaction], T]) -> SqlGenerator[T]:
         return run_within(self._schema, start, self._options, str(self.clock_offset_ms), work)
 
+    # ------------------------------------------------------------------------------- sessions
+
+    def beat(self, beats: Sequence[Beat]) -> list[Pulse]:
+        """Beat in two transactions if others have locked some of the sessions: a child that was
+        suspended in a call may keep its session locked, and must not cost the others their
+        leases."""
+        check_held(beats)
+        locked: set[str] = set()
+
+        def work(tx: Transaction) -> list[Pulse]:
+            names = [beat.session for beat in beats]
+            rows = tx.rows("lock_free_sessions", names) if len(beats) > 1 else ()
+            locked.clear()
+            locked.update(session for (session,) in rows)
+            return sessions.beat(tx, [beat for beat in beats if beat.session not in locked])
+
+        free = iter(self._write(work))
+        if not locked:
+            return list(free)
+        others = [beat for beat in beats if beat.session in locked]
+        late = iter(self._write(lambda tx: sessions.beat(tx, others)))
+        return [next(late if beat.session in locked else free) for beat in beats]
+
     # ----------------------------------------------------------------------------- operators
 
     def revive(self, revivals: Sequence[Revival]) -> list[ChangeCode]:
@@ -309,6 +337,7 @@ class PostgresEngine(SqlEngine[Transaction]):
 
     def tend(self, known: Sequence[str] | None = None) -> Tended:
         named = None if known is None else set(known)
+        self._suspended_calls.look()  # first: the transaction below may wait for their locks
 
         large: list[ring.Slot] = []
 
@@ -328,7 +357,9 @@ class PostgresEngine(SqlEngine[Transaction]):
 
         tended = self._write(work)
         emptied = sum(map(self._empty_slot, large))
-        tended = msgspec.structs.replace(tended, purged=tended.purged + emptied)
+        tended = msgspec.structs.replace(
+            tended, purged=tended.purged + emptied, ended_calls=self._suspended_calls.report()
+        )
         if not self._has_unreported_loss:
             return tended
         self._has_unreported_loss = False

@@ -3,7 +3,8 @@ together.
 
 psycopg sends each statement of its own pipeline when it is given, and looks for replies each time.
 Here statements stay in the buffer of libpq until the sync. An enqueue is one packet: a process that
-is suspended has sent all of its transaction or nothing. (libpq sends more than 8 kB in parts.)
+is suspended has sent all of its transaction or nothing. (libpq sends more than 8 kB in parts:
+`suspended_calls` ends what is left of a half-sent one.)
 
 A statement is prepared at its first use on a connection, once for each combination of types: NULL
 has none.
@@ -115,7 +116,8 @@ class Pipeline:
                 name = self._prepare((text, types))
                 self._server.send_query_prepared(name, packed, formats, Format.BINARY)
             else:
-                self._server.send_query_params(text, packed, types, formats, Format.BINARY)
+                marked = self.connection.mark + text
+                self._server.send_query_params(marked, packed, types, formats, Format.BINARY)
         except psycopg.OperationalError as lost:
             self._raise_reason(lost)
         reply = Reply(adapter)
@@ -130,7 +132,8 @@ class Pipeline:
             if len(prepared) + len(self._preparing) >= MOST_PREPARED:
                 prepared = self._forget_prepared()
             name = self._preparing[key] = b"windlass_%d" % next(self.connection.numbers)
-            self._server.send_prepare(name, *key)
+            text, types = key
+            self._server.send_prepare(name, self.connection.mark + text, types)
             self._awaited.append(_Preparation(prepared, key, name))
         return name
 

@@ -230,6 +230,10 @@ class LogEvent(StrEnum):
         "engine lost its data: the jobs in %s are gone; check its durability with windlass doctor",
         "engine",
     )
+    SUSPENDED_CALL_ENDED = (
+        "ended a call of a suspended process, %s: it kept its locks without progress for %s",
+        "client duration",
+    )
     ENGINE_DURABILITY = "durability: %s", "found"
     ENGINE_PROBLEM = "engine problem, %s: %s", "subject found"
     # schedules

@@ -5,7 +5,8 @@
 2. At the start, end the sessions of workers that died on this machine (`lost_jobs`).
 3. Tend the engine in bounded batches: reap expired sessions, purge expired jobs. Dead letters are
    logged before they are purged. If the engine has lost its data, log that, describe the sessions
-   again and declare the schedules again.
+   again and declare the schedules again. Log calls of suspended processes that the engine has
+   ended.
 4. Once, log the durability of the engine, and its problems.
 5. Evaluate the rules of alerts (`alerts`), log when jobs were reclaimed from workers that stopped
    responding (`lost_jobs`), and note their sessions (`windlass.lost_sessions`).
@@ -30,11 +31,20 @@ from time import monotonic
 import msgspec
 
 from windlass.calls.redaction import CallRedactor
+from windlass.core.durations import describe_ms
 from windlass.core.failures import FailureText
 from windlass.core.introduction import Introduction
 from windlass.core.quantities import Count
 from windlass.core.queues.labels import queue_of
-from windlass.engine.contract import Buried, Engine, Grade, JobRecord, Outcome, Verdict
+from windlass.engine.contract import (
+    Buried,
+    Engine,
+    Grade,
+    JobRecord,
+    Outcome,
+    Tended,
+    Verdict,
+)
 from windlass.lost_sessions import LossKind, SessionWatch, try_note_loss
 from windlass.worker.logs.events import LogEvent, log_dead_letter
 from windlass.worker.maintenance.alerts import AlertEvaluator
@@ -272,7 +282,11 @@ class Maintenance:
         self._contact.answered_at = monotonic()
         if is_first and self._on_answer is not None:
             self._on_answer()
-        swept = sweep(self._engine, tended.doomed, self._redactor) if tended.doomed else tended
+        doomed = tended.doomed
+        swept = sweep(self._engine, doomed, self._redactor) if doomed else Tended()
+        for call in (*tended.ended_calls, *swept.ended_calls):
+            duration = describe_ms(call.silent_ms // 1000 * 1000)
+            log.warning(LogEvent.SUSPENDED_CALL_ENDED, call.client, duration)
         if tended.emptied or swept.emptied:
             self._recover_from_data_loss()
         return TEND_ON_S if tended.more else TEND_S

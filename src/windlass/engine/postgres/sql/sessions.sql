@@ -58,6 +58,11 @@ SELECT row, id, task, queue, place, state, hold, reason, suspect, cancel_request
 FROM windlass.jobs WHERE state = 'running' AND session = $1 AND (started_ms <= $2 OR started_ms > $3)
 ORDER BY row + 0 FOR UPDATE
 
+-- name: lock_free_sessions
+-- Lock those of the given sessions that no other transaction has locked, and return the others.
+WITH free AS (SELECT session FROM windlass.sessions WHERE session = ANY($1::text[]) FOR UPDATE SKIP LOCKED)
+SELECT session FROM windlass.sessions WHERE session = ANY($1::text[]) AND session NOT IN (SELECT session FROM free)
+
 -- name: lock_session
 -- Keep other transactions from changing a session; whether it was declared dead, and its latest nonce.
 SELECT gone, last_nonce FROM windlass.sessions WHERE session = $1 FOR UPDATE

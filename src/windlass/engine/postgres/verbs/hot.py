@@ -24,7 +24,7 @@ from windlass.engine.contract import (
     check_times,
 )
 from windlass.engine.postgres.pipeline import Reply
-from windlass.engine.postgres.statements import PostgresStatements
+from windlass.engine.postgres.statements import PostgresStatements, pack_numbers
 from windlass.engine.postgres.transaction import SEEN_MS
 from windlass.engine.postgres.verbs.claim import BEHIND_ALL, Look, to_claims
 from windlass.engine.postgres.verbs.finish import success_values
