@@ -112,9 +112,31 @@ def _psycopg_block(place: Place, is_kept: bool) -> list[str]:
     return ids
 
 
+def _psycopg_pipeline(place: Place, is_kept: bool) -> list[str]:
+    with psycopg.connect(place.url) as connection, connection.pipeline():
+        connection.execute(OWN)
+        ids = put(place, connection)
+        connection.commit() if is_kept else connection.rollback()
+    return ids
+
+
 def _async_psycopg(place: Place, is_kept: bool) -> list[str]:
     async def main() -> list[str]:
         async with await psycopg.AsyncConnection.connect(place.url) as connection:
+            await connection.execute(OWN)
+            ids = await aput(place, connection)
+            await (connection.commit() if is_kept else connection.rollback())
+            return ids
+
+    return asyncio.run(main())
+
+
+def _async_psycopg_pipeline(place: Place, is_kept: bool) -> list[str]:
+    async def main() -> list[str]:
+        async with (
+            await psycopg.AsyncConnection.connect(place.url) as connection,
+            connection.pipeline(),
+        ):
             await connection.execute(OWN)
             ids = await aput(place, connection)
             await (connection.commit() if is_kept else connection.rollback())
@@ -271,7 +293,9 @@ Caller = Callable[[Place, bool], list[str]]
 ON_POSTGRESQL: Final[dict[str, Caller]] = {
     "psycopg": _psycopg,
     "psycopg in a block": _psycopg_block,
+    "psycopg, in pipeline mode": _psycopg_pipeline,
     "psycopg async": _async_psycopg,
+    "psycopg, async, in pipeline mode": _async_psycopg_pipeline,
     "asyncpg": _asyncpg,
     "SQLAlchemy, psycopg": _alchemy("psycopg"),
     "SQLAlchemy, psycopg2": _alchemy("psycopg2"),

@@ -5,11 +5,11 @@ A connection in autocommit mode is accepted inside `connection.transaction()`.
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Any
 
 from psycopg import AsyncConnection, AsyncRawCursor, Connection, RawCursor
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
 from windlass.client.connections.connection import (
@@ -46,7 +46,8 @@ class PsycopgConnection(BlockingConnection):
     def _execute(self, statement: SqlStatement) -> SqlRows:
         # Not `connection.cursor()`, whose kind and row factory are the caller's.
         with RawCursor(self._connection, row_factory=tuple_row) as cursor:
-            cursor.execute(statement.sql.encode(), statement.values)
+            with self._connection.pipeline() if _is_pipelined(self._connection) else nullcontext():
+                cursor.execute(statement.sql.encode(), statement.values)
             return cursor.fetchall() if cursor.description else ()
 
 
@@ -65,8 +66,16 @@ class AsyncPsycopgConnection(AwaitableConnection):
 
     async def _execute(self, statement: SqlStatement) -> SqlRows:
         async with AsyncRawCursor(self._connection, row_factory=tuple_row) as cursor:
-            await cursor.execute(statement.sql.encode(), statement.values)
+            async with (
+                self._connection.pipeline() if _is_pipelined(self._connection) else nullcontext()
+            ):
+                await cursor.execute(statement.sql.encode(), statement.values)
             return await cursor.fetchall() if cursor.description else ()
+
+
+def _is_pipelined(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
+    """Whether statements only queue. The end of an inner pipeline waits for their replies."""
+    return connection.info.pipeline_status is not PipelineStatus.OFF
 
 
 def _check_idle(
