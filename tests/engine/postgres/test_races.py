@@ -17,9 +17,12 @@ from windlass.engine.contract import (
     Buried,
     ChangeCode,
     NewJob,
+    Placed,
     Plan,
+    PutCode,
     QueueChange,
     Revival,
+    Succeeded,
     UniqueKey,
     Waiter,
 )
@@ -196,6 +199,30 @@ def test_a_revival_locks_keys_before_jobs(database: Database) -> None:
         free = "SELECT 1 FROM windlass.jobs FOR UPDATE NOWAIT"
         assert len(connection.execute(free).fetchall()) == 5
     assert revival.end() == [ChangeCode.DONE] * 5
+
+
+def test_a_job_that_waits_for_its_key_is_created_after_the_wait(database: Database) -> None:
+    """Otherwise it would seem to live at the same time as the holder before it."""
+    engine, other = database.open(), database.open()
+    holder, job = (new_job(number, unique=UniqueKey(key="key")) for number in range(2))
+    engine.put([holder])
+    [claim_] = claim_jobs(engine, "session", "nonce-1", Plan(), 1).claims
+    clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+    with database.server.connect(database.name) as connection, connection.transaction():
+        number = lock_number("windlass", "key", "t", "key")
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", [number])
+        put = InThread(lambda: other.put([job]))
+        await_waiting(database, 1)
+        begun = database.execute(clock)
+        while database.execute(clock) == begun:
+            pass
+        engine.finish([Succeeded(id=claim_.id, token=claim_.token)])
+    assert put.end() == [Placed(job.id, PutCode.CREATED)]
+    [ended, created] = engine.get([holder.id, job.id])
+    assert ended is not None
+    assert created is not None
+    assert ended.finished_ms is not None
+    assert ended.finished_ms <= created.created_ms
 
 
 # ------------------------------------------------------------------------------------- isolation
