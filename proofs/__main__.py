@@ -89,6 +89,7 @@ PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
     "redis-frozen": redis_outages.prove_frozen,
     "postgres-enqueue-outage": postgres_outages.prove_enqueue,
     "postgres-restarted": postgres_outages.prove_restarted,
+    "postgres-client-kill": postgres_outages.prove_client_kill,
     "postgres-frozen": postgres_outages.prove_frozen,
     "postgres-readonly": postgres_outages.prove_readonly,
     "postgres-long-job": postgres_outages.prove_long_job,
@@ -129,6 +130,7 @@ PROOFS: Final[dict[str, Callable[[Path], Iterator[str]]]] = {
     "dashboard-scale": dashboard_scale.prove,
     "figures": figures.prove_sqlite,
     "redis-figures": figures.prove_redis,
+    "postgres-figures": figures.prove_postgres,
     "import-time": figures.prove_import,
     "wheel": packages.prove_wheel,
     "packages": packages.prove,
@@ -178,7 +180,7 @@ def _use_scale_options(
     if "use" in given and len(given) > 1:
         parser.error("--use takes no other option: the data set has its engine and its size")
     if "keep" in given and "engine" not in given:
-        parser.error("--keep is for one data set: give --engine sqlite or --engine redis")
+        parser.error("--keep is for one data set: name its engine with --engine")
     if "engine" in given:
         given["engines"] = (given.pop("engine"),)
     options = dashboard_scale.ScaleOptions(**given)

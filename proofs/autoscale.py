@@ -2,9 +2,9 @@
 
 1. On three engines: 900 jobs of a second, and some that run for longer than the load. The worker
    scales from 2 to 8 children and back to 2 with its usual periods. Each job starts once.
-2. The Redis server freezes while the worker has to scale up, and again while it has to scale down:
-   the number of children stays, `/v1/scale` answers 503 and never a number. Afterwards the worker
-   scales.
+2. A Redis or PostgreSQL server freezes while the worker has to scale up, and again while it has to
+   scale down: the number of children stays, `/v1/scale` answers 503 and never a number. Afterwards
+   the worker scales.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import httpx
 
 from tests.contract.variants import fresh_url
 from tests.http.server_process import ServerProcess
+from tests.postgres_server import OWNER, PostgresServer
 from tests.redis_server import RedisServer, private_server
 from tests.worker.yard import Worker, Yard, until
 from windlass import Job, State
@@ -37,6 +38,8 @@ DOWN_S: Final = 180.0
 FROZEN_S: Final = 20.0
 #: Periods of the second proof: the outage begins before the first look, and is longer than any.
 SHORT: Final = ScalePeriods(look_s=5.0, rest_s=5.0, hold_s=10.0, step_s=5.0)
+
+FreezableServer: TypeAlias = RedisServer | PostgresServer
 
 
 def prove(folder: Path) -> Iterator[str]:
@@ -62,9 +65,18 @@ def follow_step(yard: Yard) -> Iterator[str]:
 
 
 def prove_frozen(folder: Path) -> Iterator[str]:
+    redis = private_server()
+    url = redis.url(namespace="autoscale")
+    yield from (f"redis: {line}" for line in prove_frozen_on(folder / "redis", redis, url))
+    postgres = PostgresServer()
+    url = postgres.url(postgres.new_database(), user=OWNER)
+    yield from (f"postgres: {line}" for line in prove_frozen_on(folder / "postgres", postgres, url))
+
+
+def prove_frozen_on(folder: Path, server: FreezableServer, url: str) -> Iterator[str]:
+    folder.mkdir()
     with ExitStack() as stack:
-        server = stack.enter_context(closing(_Closing(private_server()))).server
-        url = server.url(namespace="autoscale")
+        stack.callback(end, server)
         yard = stack.enter_context(closing(Yard(folder, "60s", "10s", 3, url)))
         api = ServerProcess("tests.http.shop_app:app", folder / "serve.log", "--url", url)
         stack.callback(api.kill)
@@ -82,7 +94,9 @@ def prove_frozen(folder: Path) -> Iterator[str]:
         yield check(yard, worker, jobs)
 
 
-def freeze(server: RedisServer, worker: Worker, api: ServerProcess, number: int, when: str) -> str:
+def freeze(
+    server: FreezableServer, worker: Worker, api: ServerProcess, number: int, when: str
+) -> str:
     """Freeze the server. Ask for the demand, and watch the children."""
     server.freeze()
     try:
@@ -102,15 +116,10 @@ def freeze(server: RedisServer, worker: Worker, api: ServerProcess, number: int,
     )
 
 
-class _Closing:
-    """A server that ends with its block, frozen or not."""
-
-    def __init__(self, server: RedisServer) -> None:
-        self.server = server
-
-    def close(self) -> None:
-        self.server.thaw()
-        self.server.end()
+def end(server: FreezableServer) -> None:
+    """End a server, frozen or not."""
+    server.thaw()
+    server.end()
 
 
 def start(yard: Yard, periods: ScalePeriods) -> Worker:

@@ -4,8 +4,8 @@ whether the engine does more for them than with a tenth of the jobs.
 1. A private engine is filled through its contract, in batches of 500: every job is put, claimed and
    finished, and its result or error stays stored.
 2. When a tenth is there, and at the end, the work of the engine for each request is counted: steps
-   of SQLite, commands of Redis. Both must be equal, but for a row: a counter that is 0 now, or
-   another number of jobs that ended in the same millisecond.
+   of SQLite, commands of Redis, rows that PostgreSQL reads. Both must be equal, but for a row: a
+   counter that is 0 now, or another number of jobs that ended in the same millisecond.
 3. `windlass serve` answers each request 50 times. The slowest of twenty (p95) must take less than
    300 ms.
 """
@@ -32,15 +32,8 @@ from tests.dashboard.backlog import (
     record_runs,
     start_some,
 )
-from tests.dashboard.data_set import DataSet, Notes
-from tests.dashboard.page_requests import (
-    Ask,
-    Worked,
-    commands_of_redis,
-    count_work,
-    page_requests,
-    steps_of_sqlite,
-)
+from tests.dashboard.data_set import STORES, DataSet, Notes
+from tests.dashboard.page_requests import Ask, Worked, count_work, page_requests
 from tests.http.client import Client, LoopThread
 from tests.http.server_process import ServerProcess
 from tests.http.shop import add_tasks
@@ -61,7 +54,7 @@ LEASE: Final = "2h"
 class ScaleOptions(NamedTuple):
     """The options of the command."""
 
-    engines: tuple[str, ...] = ("sqlite", "redis")
+    engines: tuple[str, ...] = tuple(STORES)
     finished: int = 10_000_000
     ready: int = 1_000_000
     keep: Path | None = None  # the folder that keeps the data set
@@ -111,13 +104,16 @@ def _fill(data: DataSet) -> Iterator[str]:
         fill_rare(instance.engine)
         fill(instance.engine, tenth, _progress("a tenth"))
         record_runs(instance.engine, 100)
+        data.store.settle(instance.engine)
         notes.work_at_a_tenth = instance.count_all()
         notes.middle_ms = _halfway(instance.engine, whole.minus(tenth))
+        data.store.settle(instance.engine)
         taken_s = time.monotonic() - began
     yield (
         f"{whole.total:,} jobs in {taken_s:.0f} s ({whole.total / taken_s:,.0f} a second): "
         f"{', '.join(f'{number:,} {state}' for state, number in whole._asdict().items())}; "
-        f"{data.stored_bytes() / 1e9:.1f} GB of files, {data.memory_bytes / 1e9:.1f} GB of server"
+        f"{data.store.stored_bytes() / 1e9:.1f} GB of files, "
+        f"{data.store.memory_bytes() / 1e9:.1f} GB of server"
     )
 
 
@@ -172,9 +168,7 @@ class _Instance:
 
 @contextmanager
 def _counted(data: DataSet) -> Iterator[_Instance]:
-    with steps_of_sqlite() as worked:
-        if data.server is not None:
-            worked = commands_of_redis(data.server)
+    with data.store.counting() as worked:
         loop = LoopThread()
         try:
             with Windlass(data.url, lease=LEASE) as app:
@@ -226,7 +220,7 @@ def _measure(data: DataSet, folder: Path) -> Iterator[str]:
         times = _time_all(data, folder / f"{data.notes.engine}.log")
         instance.engine.close(session, (), "measured")
     tenth = data.notes.work_at_a_tenth
-    unit = "commands" if data.server else "steps"
+    unit = data.store.unit
     yield f"{'request':44} {'p50':>7} {'p95':>7} {'max':>7} ms {unit:>9} at a tenth"
     for name, own in times.items():
         row = f"{name:44} {own.p50:7.1f} {own.p95:7.1f} {own.longest:7.1f}"

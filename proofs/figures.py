@@ -16,10 +16,13 @@ PROMISED: Final[dict[tuple[str, str], tuple[float, float]]] = {
     ("drain, one child, sync", "sqlite full"): (10_000, float("inf")),
     ("drain, one child, async", "sqlite full"): (10_000, float("inf")),
     ("drain, one child, sync", "redis everysec"): (20_000, float("inf")),
+    ("drain, one child, sync", "postgres fsync"): (10_000, float("inf")),
     ("pick-up p50", "sqlite full"): (0, 10),
     ("pick-up p50", "redis everysec"): (0, 1),
+    ("pick-up p50", "postgres fsync"): (0, 10),
     ("idle CPU of a whole worker", "sqlite full"): (0, 1),
     ("idle CPU of a whole worker", "redis everysec"): (0, 1),
+    ("idle CPU of a whole worker", "postgres fsync"): (0, 1),
     ("import windlass", NO_ENGINE): (0, 80),
 }
 RUNS: Final = 3
@@ -32,6 +35,10 @@ def prove_sqlite(_folder: Path) -> Iterator[str]:
 
 def prove_redis(_folder: Path) -> Iterator[str]:
     return _prove("redis everysec")
+
+
+def prove_postgres(_folder: Path) -> Iterator[str]:
+    return _prove("postgres fsync")
 
 
 def prove_import(_folder: Path) -> Iterator[str]:

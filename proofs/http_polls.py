@@ -12,7 +12,7 @@ import asyncio
 import json
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,6 +21,7 @@ import psutil
 
 from tests.contract.variants import fresh_url
 from tests.http.server_process import ServerProcess
+from tests.postgres_server import OWNER, PostgresServer
 from tests.redis_server import RedisServer
 from tests.worker.yard import Yard, until
 from windlass import State, Windlass
@@ -154,25 +155,36 @@ async def _ask(session: Session, path: str, body: object) -> Any:
 
 
 def prove_turns(folder: Path) -> Iterator[str]:
-    redis = RedisServer("--appendfsync", "everysec")
-    server = None
+    redis, postgres = RedisServer("--appendfsync", "everysec"), PostgresServer(fsync=True)
+    urls: dict[str, Callable[[], str]] = {
+        "redis": redis.url,
+        "postgres": lambda: postgres.url(postgres.new_database(), user=OWNER),
+    }
     try:
-        url = redis.url()
-        options = ("--url", url, "--rate-limit", "100000")
-        server = ServerProcess(APP, folder / "log", *options)
+        for name, fresh in urls.items():
+            own = folder / name
+            own.mkdir()
+            yield f"{name}: {_compare(own, fresh(), fresh())}"
+    finally:
+        redis.end()
+        postgres.end()
+
+
+def _compare(folder: Path, url: str, native_url: str) -> str:
+    """The rates of a client and of a native worker, each on an empty engine."""
+    server = ServerProcess(APP, folder / "log", "--url", url, "--rate-limit", "100000")
+    try:
         with Windlass(url) as app:
             task = app.task_named(TASK, queue="remote")
             task.enqueue_many(task.bind(number) for number in range(JOBS))
             over_http = asyncio.run(_drain(server.port))
-        native = _drain_natively(folder, redis.url())
-        yield (
-            f"{JOBS} no-op jobs: {over_http:,.0f}/s by one client with /v1/turn and batches of "
-            f"{BATCH}, {native:,.0f}/s by a native worker with one child: {over_http / native:.0%}"
-        )
     finally:
-        if server is not None:
-            server.kill()
-        redis.end()
+        server.kill()
+    native = _drain_natively(folder, native_url)
+    return (
+        f"{JOBS} no-op jobs: {over_http:,.0f}/s by one client with /v1/turn and batches of "
+        f"{BATCH}, {native:,.0f}/s by a native worker with one child: {over_http / native:.0%}"
+    )
 
 
 async def _drain(port: int) -> float:

@@ -1,10 +1,11 @@
-"""A PostgreSQL server restarts, freezes or is read-only while workers run: they continue within
-five seconds, no job is lost, and every extra start has a cause. The server syncs every commit."""
+"""A PostgreSQL server restarts, ends all connections, freezes or is read-only while workers run:
+they continue within five seconds, no job is lost, and every extra start has a cause. The server
+syncs every commit."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
@@ -30,6 +31,7 @@ from windlass.engine.postgres.wakeup import POLL_FLOOR_S
 RESTARTS: Final = 20
 MODES: Final[tuple[Mode, ...]] = ("fast", "immediate")
 DOWN_S: Final = 0.7
+CLIENT_KILLS: Final = 100
 FROZEN_S: Final = 60.0
 READONLY_S: Final = 20.0
 WORKERS: Final = 2
@@ -91,19 +93,60 @@ def count_listeners(it: PostgresScene) -> int:
     return int(number)
 
 
+def prove_client_kill(folder: Path) -> Iterator[str]:
+    """The server ends all connections, including those that listen for wake-ups."""
+    with scene(folder) as it:
+        it.start_workers(WORKERS)
+        it.load()
+        database = urlsplit(it.url).path.removeprefix("/")
+        ended, resumed = 0, []
+        for _ in range(CLIENT_KILLS):
+            with it.server.connect(database) as connection:
+                ended += it.server.signal_others(connection)
+            resumed.append(it.resume())
+            it.work(10)
+        yield f"all clients ended {CLIENT_KILLS} times, {ended} connections: {told(resumed)}"
+        it.drain()
+        yield listening(it)
+        yield from it.finish()
+
+
 def prove_frozen(folder: Path) -> Iterator[str]:
-    """All processes of the server are stopped by SIGSTOP, for twelve leases, and continued."""
-    with scene(folder) as it, ThreadPoolExecutor() as pool:
+    """Twelve leases without an answer, in two ways: all processes of the server are stopped by
+    SIGSTOP, or no data passes on the way to the server, which runs on."""
+    for name, freeze in {"suspended": _suspended, "cut off": _cut_off}.items():
+        own = folder / name
+        own.mkdir()
+        for line in freeze(own):
+            yield f"{name}: {line}"
+
+
+def _suspended(folder: Path) -> Iterator[str]:
+    with scene(folder) as it:
         # Its job may be stored after all: the server reads the statement when it continues.
         other = it.server.url(it.server.new_database(), user=OWNER)
-        app = Windlass(other)
+        yield from _freeze(it, other, it.server.freeze, it.server.thaw)
+
+
+def _cut_off(folder: Path) -> Iterator[str]:
+    with scene(folder, is_proxied=True) as it:
+        database = it.server.new_database()
+        other = it.server.url(database, user=OWNER, port=it.proxy.port)
+        yield from _freeze(it, other, it.proxy.freeze, it.proxy.heal)
+
+
+def _freeze(
+    it: PostgresScene, other: str, freeze: Callable[[], None], thaw: Callable[[], None]
+) -> Iterator[str]:
+    """Freeze the server under load, and enqueue at the url of another database meanwhile."""
+    with ThreadPoolExecutor() as pool, Windlass(other) as app:
         app.engine.stats()
         it.start_workers(WORKERS)
         it.load()
-        it.server.freeze()
+        freeze()
         enqueue = pool.submit(fail_to_enqueue, app)
         time.sleep(FROZEN_S)
-        it.server.thaw()
+        thaw()
         resumed_s = it.resume()
         for worker in it.workers:
             worker.await_log("lost connection to engine")
@@ -111,10 +154,9 @@ def prove_frozen(folder: Path) -> Iterator[str]:
         seconds, message = enqueue.result()
         yield f"an enqueue meanwhile failed after {seconds:.2f} s: {message}"
         assert abs(seconds - ENQUEUE_S) < TOLERANCE_S
-        app.close()
-        it.drain()
-        yield owners(it)
-        yield from it.finish()
+    it.drain()
+    yield owners(it)
+    yield from it.finish()
 
 
 def owners(it: PostgresScene) -> str:

@@ -1,8 +1,8 @@
 """Many time-outs of each kind of stuck job: every job fails as expected, and no slot is lost.
 
-One worker with one child of 4 slots; time-outs of 200 ms, killed 200 ms later. For every stuck job
-there is a harmless one. After each kind, as many jobs as there are slots run at once, and the
-worker has as many processes and open files as before.
+On two engines. One worker with one child of 4 slots; time-outs of 200 ms, killed 200 ms later. For
+every stuck job there is a harmless one. After each kind, as many jobs as there are slots run at
+once, and the worker has as many processes and open files as before.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.contract.variants import fresh_url
 from tests.worker.yard import Worker, Yard, until
 from windlass import Reason, Retry, State
 from windlass.job import Job
@@ -45,7 +46,15 @@ KINDS: Final = (
 
 
 def prove(folder: Path) -> Iterator[str]:
-    with closing(Yard(folder, lease="5s", grace="2s", max_crashes=3, kill_after="200ms")) as yard:
+    for engine in ("sqlite-file", "postgres"):
+        own = folder / engine
+        own.mkdir()
+        for line in prove_on(own, fresh_url(engine, own)):
+            yield f"{engine}: {line}"
+
+
+def prove_on(folder: Path, url: str) -> Iterator[str]:
+    with closing(Yard(folder, "5s", "2s", 3, url, kill_after="200ms")) as yard:
         worker = yard.start(slots=SLOTS)
         files: list[int] = []
         for kind in KINDS:

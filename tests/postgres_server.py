@@ -43,6 +43,8 @@ PROJECT: Final = Path(__file__).parent.parent
 FOLDER: Final = "POSTGRES_PROGRAMS"
 #: How long a server may take to start or to stop, in seconds.
 PATIENCE_S: Final = 20.0
+#: A process of the server tells within this time how many transactions it has ended, in seconds.
+COUNT_LAG_S: Final = 12.0
 ABSENT: Final = (
     "There is no PostgreSQL server here. `make programs` as root installs it on Debian and Ubuntu; "
     "elsewhere, install it so that `initdb` is found (on macOS: brew install postgresql)."
@@ -140,7 +142,10 @@ def run_unprivileged(*command: str | Path, folder: Path, log: Path) -> subproces
 class PostgresServer:
     """One server process, with actions for tests."""
 
-    def __init__(self, *, fsync: bool = False, **settings: str) -> None:
+    def __init__(
+        self, saved: Path | None = None, /, *, fsync: bool = False, **settings: str
+    ) -> None:
+        """Start with no data, or with a copy of data that `save` has stored."""
         self._program = find_program("postgres")
         self.folder = new_folder("windlass-pg-")
         self._data = self.folder / "data"
@@ -152,11 +157,12 @@ class PostgresServer:
             **settings,
         }
         self._numbers = count(1)  # of databases
-        _copy(_prepared_data(), self._data)
+        _copy(saved or _prepared_data(), self._data)
         self._find_port()
-        with self.connect() as connection:
-            connection.execute(f"CREATE ROLE {WITH_PASSWORD}")
-            connection.execute(f"CREATE USER {OWNER}; CREATE USER {WORKER}")
+        if saved is None:
+            with self.connect() as connection:
+                connection.execute(f"CREATE ROLE {WITH_PASSWORD}")
+                connection.execute(f"CREATE USER {OWNER}; CREATE USER {WORKER}")
 
     # ------------------------------------------------------------------------------- the process
 
@@ -208,6 +214,20 @@ class PostgresServer:
     def restart(self, mode: Mode = "fast") -> None:
         self.stop(mode)
         self.start()
+
+    def save(self, folder: Path) -> None:
+        """Store the data in a new folder. All connections end."""
+        self.stop()
+        _copy(self._data, folder)
+        self.start()
+
+    def memory_bytes(self) -> int:
+        """What all processes of the server need, with shared memory counted once."""
+        needed = 0
+        for process in self._processes():
+            with suppress(psutil.NoSuchProcess):  # it ended meanwhile
+                needed += process.memory_full_info().pss
+        return needed
 
     def freeze(self) -> None:
         """Suspend all processes of the server. The system still accepts connections for them."""
@@ -278,23 +298,41 @@ class PostgresServer:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} OWNER {OWNER}")
         return name
 
+    def count_transactions(self, database: str) -> int:
+        """How many transactions of a database had ended `COUNT_LAG_S` ago, and perhaps later."""
+        return self._count("SELECT xact_commit + xact_rollback", "pg_stat_database", database)
+
+    def count_connections(self, database: str) -> int:
+        return self._count("SELECT count(*)", "pg_stat_activity", database)
+
+    def _count(self, what: str, table: str, database: str) -> int:
+        with self.connect() as connection:
+            query = f"{what} FROM {table} WHERE datname = %s".encode()
+            [(number,)] = connection.execute(query, [database]).fetchall()
+        return int(number)
+
     def drop_database(self, name: str) -> None:
         with self.connect() as connection:
             connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
     def terminate_backends(self, database: str) -> int:
-        """End all connections of a database; return how many there were."""
+        """End all connections of a database; return how many there were. Wait until their
+        transactions have ended."""
         with self.connect(database) as connection:
             return self.terminate_others(connection)
 
     def terminate_others(self, connection: Connection) -> int:
-        """The same for all connections but this one. Wait until their transactions have ended."""
-        number = len(connection.execute(f"SELECT pg_terminate_backend(pid) {_OTHERS}").fetchall())
+        """The same for all connections but this one."""
+        number = self.signal_others(connection)
         deadline = time.monotonic() + PATIENCE_S
         while number and connection.execute(f"SELECT pid {_OTHERS}").fetchall():
             assert time.monotonic() < deadline
             time.sleep(0.001)
         return number
+
+    def signal_others(self, connection: Connection) -> int:
+        """The same without a wait, for a database whose users connect again."""
+        return len(connection.execute(f"SELECT pg_terminate_backend(pid) {_OTHERS}").fetchall())
 
 
 @cache

@@ -110,7 +110,7 @@ class Context:
         self._report = _NO_REPORT
         self._connection: Any = None
         self._transactions: TransactionSource | None = None
-        self._make_steps: Callable[[], StepSource] | None = None
+        self._make_steps: Callable[[Context], StepSource] | None = None
         self._steps: StepSource | None = None
 
     @property
@@ -197,11 +197,12 @@ class Context:
             return None
         with _making:
             if self._steps is None:
-                self._steps = self._make_steps()
+                self._steps = self._make_steps(self)
             return self._steps
 
-    def enter_steps(self, make_steps: Callable[[], StepSource]) -> None:
-        """Let this run store steps; they are made at the first use. For the worker only."""
+    def enter_steps(self, make_steps: Callable[[Context], StepSource]) -> None:
+        """Let this run store steps; they are made at the first use, from this context: a function
+        that held it would keep it alive. For the worker only."""
         self._make_steps = make_steps
 
     # ------------------------------------------------------------------------------ what is shown

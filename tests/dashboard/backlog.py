@@ -5,12 +5,14 @@
    calls are those that the app of the tests encodes, with a result or an error that stays stored.
 3. The same share of jobs is of each queue and of each task, whatever the size. The jobs of
    `RARE_TASK` are few, and the first that end.
-4. In a small backlog each batch ends in a millisecond of its own, so that pages of ended jobs end
+4. `tend_at` does the maintenance of a worker.
+5. In a small backlog each batch ends in a millisecond of its own, so that pages of ended jobs end
    with a batch.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, cycle, islice
 from typing import Final, NamedTuple
@@ -121,6 +123,17 @@ def record_runs(engine: Engine, runs: int) -> None:
     pairs = [(queue, task) for queue, tasks in TASKS.items() for task in tasks]
     measures = [Measure(queue=queue, task=task, counts=counts) for queue, task in pairs]
     engine.record(f"backlog.{new_session('reporter', 1)}", 1, measures)
+
+
+def tend_at(engine: Engine, at_ms: int) -> None:
+    """Do all maintenance, as at one instant: each further minute would add to the history."""
+    offset_ms = engine.clock_offset_ms
+    engine.clock_offset_ms = at_ms - time.time_ns() // 1_000_000
+    try:
+        while engine.tend().more:
+            pass
+    finally:
+        engine.clock_offset_ms = offset_ms
 
 
 class _Filling:

@@ -3,7 +3,8 @@
 1. `page_requests` lists them by page: what a page asks first, with its filters, and further pages
    of lists.
 2. `steps_of_sqlite` counts the steps of the virtual machine of SQLite, which are about ten for each
-   row, and `commands_of_redis` the commands of a server, also those inside scripts.
+   row, `commands_of_redis` the commands of a server, also those inside scripts, and
+   `rows_of_postgres` the rows and index entries that a server reads.
 3. `count_work` takes the least of some tries: other threads of an instance use the engine too.
 """
 
@@ -17,6 +18,7 @@ from typing import Any, Final
 import apsw
 
 from tests.dashboard.backlog import RARE_TASK
+from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
 
 #: Answers a request of the API with the decoded JSON.
@@ -144,6 +146,31 @@ def commands_of_redis(server: RedisServer) -> Worked:
         return sum(map(int, re.findall(rb"calls=(\d+)", told)))
 
     return commands
+
+
+_ROWS: Final = """
+SELECT (SELECT coalesce(sum(seq_tup_read), 0) FROM pg_stat_user_tables)
+     + (SELECT coalesce(sum(idx_tup_read), 0) FROM pg_stat_user_indexes)
+"""
+
+
+def rows_of_postgres(server: PostgresServer, database: str) -> Worked:
+    """Count the rows of tables and the entries of indexes. A process of the server reports what it
+    has read at its end, so each count ends the connections of engines, which make new ones."""
+
+    def rows() -> int:
+        with server.connect(database) as connection:
+            server.terminate_others(connection)
+            [(number,)] = connection.execute(_ROWS).fetchall()
+            return int(number)
+
+    return rows
+
+
+def vacuum(server: PostgresServer, database: str) -> None:
+    """Remove the index entries of dead rows, which would be counted, as autovacuum does."""
+    with server.connect(database) as connection:
+        connection.execute("VACUUM (ANALYZE)")
 
 
 def count_work(worked: Worked, work: Callable[[], object], tries: int = 3) -> int:

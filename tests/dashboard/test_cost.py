@@ -1,7 +1,8 @@
 """No request of the dashboard grows with the backlog: the engine does the same work for each with
 ten times as many jobs of each state.
 
-The work is counted, not timed: steps of the virtual machine of SQLite, commands of a Redis server.
+The work is counted, not timed: steps of the virtual machine of SQLite, commands of a Redis server,
+rows that a PostgreSQL server reads.
 What a request may read at most, with a filter that few jobs match, is lowered for these tests, so
 that a small backlog exceeds it.
 """
@@ -9,25 +10,32 @@ that a small backlog exceeds it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 
-from tests.dashboard.backlog import Backlog, fill, fill_rare, record_runs, start_some
+from tests.dashboard.backlog import Backlog, fill, fill_rare, record_runs, start_some, tend_at
 from tests.dashboard.page_requests import (
     Worked,
     commands_of_redis,
     count_work,
     page_requests,
+    rows_of_postgres,
     steps_of_sqlite,
+    vacuum,
 )
 from tests.docs.pages import PROJECT
 from tests.http.client import Client, LoopThread
 from tests.http.shop import add_tasks
-from tests.redis_server import shared_server
+from tests.postgres_databases import borrow_database
+from tests.postgres_server import shared_server as shared_postgres
+from tests.redis_server import shared_server as shared_redis
 from windlass import Windlass
 from windlass.core.ids import new_session
 from windlass.engine.contract import pages
@@ -42,13 +50,32 @@ BY_GROUP: Final = {"jobs: of a fingerprint": 8_000}
 STATIC: Final = PROJECT / "src" / "windlass" / "dashboard" / "static"
 
 
+#: Removes what the server of an engine removes by itself after a while.
+Clean = Callable[[], object]
+
+
+class Place(NamedTuple):
+    """An empty engine, and how to count its work."""
+
+    url: str
+    counting: AbstractContextManager[Worked]
+    clean: Clean = bool
+
+
 class Instance:
     """The API on an engine, and the work of that engine."""
 
-    def __init__(self, app: Windlass, client: Client, worked: Worked) -> None:
+    def __init__(self, app: Windlass, client: Client, worked: Worked, clean: Clean) -> None:
         self.app = app
         self.client = client
         self.worked = worked
+        self._clean = clean
+        self._begun_ms = time.time_ns() // 1_000_000
+
+    def fill(self, backlog: Backlog) -> None:
+        """Add jobs, and do the maintenance that workers do."""
+        fill(self.app.engine, backlog)
+        tend_at(self.app.engine, self._begun_ms)
 
     def ask(self, path: str) -> Any:
         answer = self.client.get(path)
@@ -59,6 +86,7 @@ class Instance:
         """The work of each request, while some jobs run."""
         session = new_session("counted", 1)
         start_some(self.app.engine, session)
+        self._clean()
         requests = page_requests(self.ask)
         work = {name: self._count(path) for name, path in requests.items()}
         self.app.engine.close(session, (), "counted")
@@ -68,20 +96,32 @@ class Instance:
         return count_work(self.worked, lambda: self.ask(path))
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+def _sqlite(folder: Path) -> Place:
+    return Place(f"sqlite:///{folder}/jobs.db?durability=normal", steps_of_sqlite())
+
+
+def _redis(_folder: Path) -> Place:
+    server = shared_redis()
+    return Place(server.url(), nullcontext(commands_of_redis(server)))
+
+
+def _postgres(_folder: Path) -> Place:
+    server, database = shared_postgres(), borrow_database()
+    counting = nullcontext(rows_of_postgres(server, database))
+    return Place(server.url(database), counting, partial(vacuum, server, database))
+
+
+@pytest.fixture(params=[_sqlite, _redis, _postgres])
 def instance(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Instance]:
-    with steps_of_sqlite() as worked:
-        url = f"sqlite:///{tmp_path}/jobs.db?durability=normal"
-        if request.param == "redis":
-            url, worked = shared_server().url(), commands_of_redis(shared_server())
-        loop = LoopThread()
-        try:
-            with Windlass(url) as app:
-                add_tasks(app)
-                api = create_api(app, ApiOptions(rate=1e6, burst=1e6))
-                yield Instance(app, Client(api, loop), worked)
-        finally:
-            loop.close()
+    place: Place = request.param(tmp_path)
+    loop = LoopThread()
+    try:
+        with place.counting as worked, Windlass(place.url) as app:
+            add_tasks(app)
+            api = create_api(app, ApiOptions(rate=1e6, burst=1e6))
+            yield Instance(app, Client(api, loop), worked, place.clean)
+    finally:
+        loop.close()
 
 
 @pytest.fixture
@@ -93,12 +133,11 @@ def small_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_looks")
 def test_no_request_grows_with_the_backlog(instance: Instance) -> None:
-    engine = instance.app.engine
-    fill_rare(engine)
-    fill(engine, FEW)
-    record_runs(engine, 10)
+    fill_rare(instance.app.engine)
+    record_runs(instance.app.engine, 10)
+    instance.fill(FEW)
     few = instance.count_all()
-    fill(engine, MANY.minus(FEW))
+    instance.fill(MANY.minus(FEW))
     many = instance.count_all()
     grown = {
         name: f"{work} became {many[name]}"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.engine.conftest import new_job
@@ -17,10 +18,14 @@ from windlass.engine.contract import (
     Buried,
     ChangeCode,
     NewJob,
+    Placed,
     Plan,
+    PutCode,
     QueueChange,
     Revival,
+    Succeeded,
     UniqueKey,
+    Verdict,
     Waiter,
 )
 from windlass.engine.postgres.engine import PostgresEngine
@@ -71,6 +76,16 @@ def await_waiting(database: Database, number: int) -> None:
     """Wait until this number of transactions wait for locks."""
     while len(database.execute(_WAITING)) < number:
         pass
+
+
+def await_next_ms(database: Database) -> int:
+    """Wait until the clock of the server has another millisecond, and return that."""
+    clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+    before = database.execute(clock)
+    while (now := database.execute(clock)) == before:
+        pass
+    [(now_ms,)] = now
+    return int(now_ms)
 
 
 # ------------------------------------------------------------------------------------- settings
@@ -196,6 +211,52 @@ def test_a_revival_locks_keys_before_jobs(database: Database) -> None:
         free = "SELECT 1 FROM windlass.jobs FOR UPDATE NOWAIT"
         assert len(connection.execute(free).fetchall()) == 5
     assert revival.end() == [ChangeCode.DONE] * 5
+
+
+def test_a_job_that_waits_for_its_key_is_created_after_the_wait(database: Database) -> None:
+    """Otherwise it would seem to live at the same time as the holder before it."""
+    engine, other = database.open(), database.open()
+    holder, job = (new_job(number, unique=UniqueKey(key="key")) for number in range(2))
+    engine.put([holder])
+    [claim_] = claim_jobs(engine, "session", "nonce-1", Plan(), 1).claims
+    with database.server.connect(database.name) as connection, connection.transaction():
+        number = lock_number("windlass", "key", "t", "key")
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", [number])
+        put = InThread(lambda: other.put([job]))
+        await_waiting(database, 1)
+        await_next_ms(database)
+        engine.finish([Succeeded(id=claim_.id, token=claim_.token)])
+    assert put.end() == [Placed(job.id, PutCode.CREATED)]
+    [ended, created] = engine.get([holder.id, job.id])
+    assert ended is not None
+    assert created is not None
+    assert ended.finished_ms is not None
+    assert ended.finished_ms <= created.created_ms
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [Succeeded(id="", token=""), Buried(id="", token="", error=b"e", reason=Reason.REJECTED)],
+)
+def test_a_claim_that_waits_for_its_job_ends_after_the_wait(
+    database: Database, outcome: Succeeded | Buried
+) -> None:
+    """A put that has locked the job meanwhile was told that the job runs."""
+    engine = database.open()
+    job = new_job(0)
+    engine.put([job])
+    [claim_] = claim_jobs(engine, "session", "nonce-1", Plan(), 1).claims
+    end = msgspec.structs.replace(outcome, id=claim_.id, token=claim_.token)
+    with database.server.connect(database.name) as connection, connection.transaction():
+        connection.execute("SELECT 1 FROM windlass.jobs FOR UPDATE")
+        finish = InThread(lambda: engine.finish([end]))
+        await_waiting(database, 1)
+        now_ms = await_next_ms(database)
+    assert finish.end() == [Verdict.OK]
+    [ended] = engine.get([job.id])
+    assert ended is not None
+    assert ended.finished_ms is not None
+    assert ended.finished_ms >= now_ms
 
 
 # ------------------------------------------------------------------------------------- isolation

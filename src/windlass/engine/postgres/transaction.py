@@ -116,6 +116,15 @@ class Transaction(PostgresStatements, SqlTransaction):
         found = self.load("load_job", job_id) or self.load("load_ended_job", job_id)
         return found[0] if found else None
 
+    def job_to_end(self, job_id: str) -> JobRow | None:
+        if self.is_callers:
+            return self.job(job_id)
+        found = self.later("load_job", job_id)
+        [(now_ms,)] = self.rows("read_clock", self.clock)
+        self.now_ms = max(self.now_ms, now_ms)
+        rows = found()
+        return JobRow(*rows[0]) if rows else self.job(job_id)
+
     def knows(self, job_id: str) -> bool:
         return bool(self.first("is_known", job_id))
 

@@ -205,6 +205,10 @@ class SqlTransaction(Statements):
         found = self.load("load_job", job_id)
         return found[0] if found else None
 
+    def job_to_end(self, job_id: str) -> JobRow | None:
+        """Return a job whose claim ends. The time of the transaction is not before its lock."""
+        return self.job(job_id)
+
     def knows(self, job_id: str) -> bool:
         """Return whether a job is stored."""
         return self.job(job_id) is not None

@@ -82,8 +82,9 @@ NO_HOOKS = AppHooks()
 NO_RETRY = -1
 
 
-class Run(msgspec.Struct, frozen=True, gc=False):
-    """A claim that can be started."""
+class Run(msgspec.Struct, frozen=True):
+    """A claim that can be started. The collector of cycles must see it: the context of a task that
+    may end its job in a transaction leads back here."""
 
     claim: Claim
     task: Task[..., Any]
@@ -258,12 +259,13 @@ class Execution:
             ending = RunEnding(self._transactions, run.claim, run.context, conclude)
             run.context.enter_transactions(ending)
         if self._steps is not None:
-            run.context.enter_steps(partial(self._make_steps, self._steps, run, ending))
+            run.context.enter_steps(partial(self._make_steps, self._steps, run.claim, ending))
         return ending
 
-    def _make_steps(self, verbs: StepVerbs, run: Run, ending: RunEnding | None) -> RunSteps:
-        codec = self._settings.codec
-        return RunSteps(verbs, self._packing, codec, run.claim, run.context, ending)
+    def _make_steps(
+        self, verbs: StepVerbs, claim: Claim, ending: RunEnding | None, context: Context
+    ) -> RunSteps:
+        return RunSteps(verbs, self._packing, self._settings.codec, claim, context, ending)
 
     # --------------------------------------------------------------------------------- deciding
 

@@ -40,6 +40,11 @@ SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
        format, identity, queues, last_seen_ms, reap_after_ms, longest_lease_ms, longest_until_ms, next_lease_ms
 FROM windlass.meta WHERE one = 1
 
+-- name: read_clock
+-- The clock of the server; for tests, `=` and an instant stop the clock.
+SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
+            ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END
+
 -- name: clamp_sessions
 -- Shorten leases after the clock went back: no lease may be longer than a whole lease.
 UPDATE windlass.sessions SET expires_ms = $1 WHERE gone = 0 AND expires_ms > $1

@@ -1,7 +1,8 @@
 """Put new jobs, each at most once, in a number of statements that does not grow with the jobs.
 
 1. `ask` locks the keys of all jobs in one order, and reads what decides about the jobs: the ids
-   that are known, and the jobs that have the keys.
+   that are known, and the jobs that have the keys. Then it reads the clock: a job that waited for
+   a lock was not created while the holder before it lived.
 2. `put_all` decides about one job after the other, as if the jobs before it were stored. Then it
    stores the new ones together.
 3. A job that changes the holder of its unique key (it replaces the call, or cancels an expired
@@ -117,6 +118,12 @@ class Inquiry(NamedTuple):
     holders: Rows
     replaced: Rows
     waiting: dict[str, Rows]
+    clock: Rows
+
+    def now_ms(self, before_ms: int) -> int:
+        """The time at which the locks were there, given that of the beginning."""
+        found: list[int] = [now_ms for (now_ms,) in self.clock()]
+        return max([before_ms, *found])
 
     def read(self, now_ms: int) -> Known:
         replaced: dict[str, str] = {}
@@ -133,11 +140,16 @@ class Inquiry(NamedTuple):
 
 
 def ask(
-    db: PostgresStatements, jobs: Sequence[NewJob], queues: str, *, is_callers: bool = False
+    db: PostgresStatements,
+    jobs: Sequence[NewJob],
+    queues: str,
+    clock: str,
+    *,
+    is_callers: bool = False,
 ) -> Inquiry:
     """Lock the keys of jobs, and send the statements whose rows decide about the jobs. In a
     transaction of the caller, neither bounded lines nor running holders are locked: others would
-    wait for it."""
+    wait for it. Its jobs have the time at which its statements begin."""
     for job in jobs:
         if job.has_times:
             check_times(job)
@@ -155,6 +167,7 @@ def ask(
         holders=_later(db, "find_holders", *_columns(uniques)),
         replaced=_later(db, "find_replaced_puts", replacing),
         waiting={line: db.later("count_waiting", line) for line in bounded},
+        clock=db.later("read_clock", clock) if (keyed or bounded) and not is_callers else list,
     )
 
 
@@ -208,7 +221,8 @@ def _later(db: PostgresStatements, name: str, first: list[str], *others: list[st
 def put_all(tx: Transaction, jobs: Sequence[NewJob], asked: Inquiry | None = None) -> list[Placed]:
     """Store jobs in their order. `asked` is about all of them."""
     if asked is None:
-        asked = ask(tx, jobs, tx.queues, is_callers=tx.is_callers)
+        asked = ask(tx, jobs, tx.queues, tx.clock, is_callers=tx.is_callers)
+    tx.now_ms = asked.now_ms(tx.now_ms)
     batch = _PutBatch(tx, asked.read(tx.now_ms))
     placed = [batch.put(job) for job in jobs]
     batch.store()

@@ -79,7 +79,7 @@ def _apply(tx: SqlTransaction, outcome: Outcome) -> Verdict:
     if isinstance(outcome, Progressed):
         row = tx.one("note_progress", outcome.id, outcome.token, outcome.progress)
         return Verdict.OK if row else _stale(tx)
-    job = tx.job(outcome.id)
+    job = tx.job_to_end(outcome.id)
     if job is None or job.token != outcome.token:
         last = None if job is None else job.last_end
         return _repeated_or_stale(tx, outcome, last)
