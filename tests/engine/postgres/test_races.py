@@ -23,6 +23,7 @@ from windlass.engine.contract import (
     PutCode,
     QueueChange,
     Revival,
+    Share,
     Succeeded,
     UniqueKey,
     Verdict,
@@ -191,6 +192,18 @@ def test_workers_do_not_spin_while_a_due_job_is_locked(
     assert len(looks) <= 1 + 200 / claim.LOCKED_MS
     assert (batch.claims, batch.next_in_ms) == ((), claim.LOCKED_MS)
     assert claim_jobs(engine, "session", "nonce-2", Plan(), 1).claims
+
+
+def test_jobs_that_others_are_taking_change_no_shares(database: Database) -> None:
+    """The claim looks again, and its second look must not use a turn twice."""
+    engine = database.open()
+    engine.put([new_job(number, queue="often") for number in range(10)])
+    engine.put([new_job(10 + number, queue="seldom") for number in range(10)])
+    plan = Plan(queues=("often", "seldom"), shares=(Share(0, 2, b"\1\0\0\0"),))
+    with database.server.connect(database.name) as connection, connection.transaction():
+        connection.execute("SELECT 1 FROM windlass.jobs WHERE row <= 3 FOR UPDATE")
+        claims = claim_jobs(engine, "session", "nonce-1", plan, 4).claims
+    assert sorted(one.queue for one in claims) == ["often", "often", "often", "seldom"]
 
 
 def test_a_revival_locks_keys_before_jobs(database: Database) -> None:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from windlass.core.queues.labels import queue_of
 from windlass.core.queues.plans import allot
 from windlass.engine.contract import BITE, Plan
 from windlass.engine.sql.statements import Row
@@ -58,9 +59,14 @@ Front = Callable[[str, int, TaskFilter | None], list[Row]]
 
 
 def next_of_tiers(
-    plan: Plan, limit: int, filters: Mapping[str, TaskFilter], front_of: Front
+    plan: Plan,
+    limit: int,
+    filters: Mapping[str, TaskFilter],
+    front_of: Front,
+    taken: Sequence[Row] = (),
 ) -> list[Row]:
-    """Choose the next jobs from the queues of a plan, tier by tier."""
+    """Choose the next jobs from the queues of a plan, tier by tier, after these were taken."""
+    used = Counter(queue_of(row[4]) for row in taken)
     found: list[Row] = []
     seen: set[str] = set()
     for queues, turns in plan.tiers():
@@ -69,6 +75,7 @@ def next_of_tiers(
             break
         named = [queue for queue in queues if queue not in seen]
         seen.update(named)
+        turns = _without_used(turns, named, used) if used else turns
         fronts = [front_of(queue, left, filters.get(queue)) for queue in named]
         numbers = allot(turns, [len(front) for front in fronts], left)
         asked = Counter(turns[:left])
@@ -82,8 +89,21 @@ def next_of_tiers(
     return found
 
 
-#: Find the next jobs for a plan, at most a number.
-NextInLine = Callable[[int, Mapping[str, TaskFilter]], list[Row]]
+def _without_used(turns: bytes, queues: Sequence[str], used: Counter[str]) -> bytes:
+    """Leave out the turns that jobs have used: one for each job, the first turns of its queue."""
+    left = [used[queue] for queue in queues]
+    others = bytearray()
+    for turn in turns:
+        if left[turn]:
+            left[turn] -= 1
+        else:
+            others.append(turn)
+    return bytes(others)
+
+
+#: Find the next jobs for a plan, at most a number. The last argument has the jobs that this claim
+#: took before other transactions took some from it: their turns are used.
+NextInLine = Callable[[int, Mapping[str, TaskFilter], Sequence[Row]], list[Row]]
 #: Lease candidates; return a row for each that was leased.
 Take = Callable[[Sequence[Row]], Sequence[Any]]
 
@@ -99,7 +119,7 @@ def lease(
     filters = TaskFilter.of_queues(plan)
     is_cut_short = is_done = False
     while len(taken) < limit and not is_done:
-        found = next_in_line(limit - len(taken), filters)
+        found = next_in_line(limit - len(taken), filters, taken if missed else ())
         paused = _paused_ids(tx, found)
         number = len(found)
         if limit > 1:

@@ -234,13 +234,15 @@ def _lease(
 ) -> tuple[list[Row], bool]:
     lines = PlanLines(tx, tx.queues, tx.now_ms, plan)
 
-    def next_in_line(number: int, filters: Mapping[str, TaskFilter]) -> list[Row]:
+    def next_in_line(
+        number: int, filters: Mapping[str, TaskFilter], before: Sequence[Row]
+    ) -> list[Row]:
         def front(queue: str, most: int, tasks: TaskFilter | None) -> list[Row]:
             return lines.front(queue, most, tasks, suspects=plan.suspects)
 
         if not plan.queues:
             return front("", number, filters.get(""))
-        return next_of_tiers(plan, number, filters, front)
+        return next_of_tiers(plan, number, filters, front, before)
 
     may_take: bool | None = None
 

@@ -139,7 +139,7 @@ def _lease(
         tx,
         plan,
         limit,
-        lambda number, filters: _next_in_line(tx, plan, number, filters),
+        lambda number, filters, _: _next_in_line(tx, plan, number, filters),
         lambda fresh: _take(tx, session, nonce, fresh, suspects=plan.suspects),
     )
     if taken:
