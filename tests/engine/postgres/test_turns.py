@@ -89,17 +89,17 @@ def test_a_turn_that_serves_every_queue_when_one_has_jobs(trips: TripCounter) ->
     assert trips.of(lambda engine: numbers(engine, "f", EVERY, 1)) == 1
 
 
-def test_a_turn_after_one_that_found_nothing(trips: TripCounter) -> None:
-    """A wake-up names a job, so the claim does not look before it takes the job."""
+def test_an_idle_turn_locks_nothing(trips: TripCounter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker without jobs only reads: a lock would write to the disk at each of its polls."""
     trips.engine.put(in_queues("ab"))
-    for nonce in "ab":
-        numbers(trips.engine, nonce, EVERY, 5)
+    assert numbers(trips.engine, "a", EVERY, 5) == [0, 1]
+    assert numbers(trips.engine, "b", EVERY, 5) == []
+    monkeypatch.setattr(trips.engine, "_run_short", None)
+    assert numbers(trips.engine, "c", EVERY, 5) == []
+    monkeypatch.undo()
     trips.engine.put(in_queues("ab", 10))
-    assert trips.of(lambda engine: numbers(engine, "c", EVERY, 5)) == 1
-    assert {claim.id for claim in claim_jobs(trips.engine, "s", "c", EVERY, 5).claims} == {
-        "job-000010",
-        "job-000011",
-    }
+    assert numbers(trips.engine, "d", EVERY, 5) == [10, 11]
+    assert trips.engine._seen == hot.Seen()
 
 
 # -------------------------------------------------------------------------------------- the order

@@ -164,16 +164,18 @@ class PostgresEngine(SqlEngine[Transaction]):
         """Finish claims and claim jobs. `is_last` has no effect: this engine has no hand-off."""
         seen = self._seen
         asked = None if seen is None else self._ask(seen, session, nonce, plan, limit)
-        if asked is not None and hot.can_succeed(outcomes):
+        if asked is not None and hot.can_succeed(outcomes) and (outcomes or not asked.is_idle):
             return self._turn_short(outcomes, asked)
         if not outcomes:
-            return Turn(verdicts=(), batch=self._claim(session, nonce, plan, limit))
+            return Turn(verdicts=(), batch=self._claim(session, nonce, plan, limit, asked))
 
         def work(tx: Transaction) -> Turn:
             verdicts = tuple(finish.finish(tx, outcomes, succeed_batch))
             return Turn(verdicts=verdicts, batch=claim.claim(tx, session, nonce, plan, limit))
 
-        return self._write(work)
+        turn = self._write(work)
+        self._note(is_idle=not turn.batch.claims)
+        return turn
 
     def _ask(
         self, seen: hot.Seen, session: str, nonce: str, plan: Plan, limit: int
@@ -192,6 +194,7 @@ class PostgresEngine(SqlEngine[Transaction]):
             lines=lines,
             begins=self._heads.begins(lines),
             wants_firsts=self._heads.are_wanted,
+            is_idle=seen.is_idle and len(lines) != 1,
         )
 
     def _turn_short(self, outcomes: Sequence[Outcome], asked: hot.Asked) -> Turn:
@@ -208,8 +211,7 @@ class PostgresEngine(SqlEngine[Transaction]):
             self._write(lambda tx: tx.notice())
         if not leased.claims:
             return Turn(verdicts=verdicts, batch=self._claim_otherwise(asked))
-        if not asked.plan.queues:
-            self._note_line(leased.line)
+        self._note(line=None if asked.plan.queues else leased.line, is_idle=False)
         next_in_ms = leased.look.next_in_ms(leased.now_ms, start.reap_after_ms)
         batch = Batch(
             claims=leased.claims,
@@ -225,24 +227,37 @@ class PostgresEngine(SqlEngine[Transaction]):
         """Claim after a claim in one round trip took nothing; perhaps other lines have jobs."""
         if asked.plan.queues or not asked.line:
             return self._claim(asked.session, asked.nonce, asked.plan, asked.limit)
-        self._note_line("")
+        self._note(line="")
         return self._turn_short((), asked._replace(lines=(), begins={})).batch
 
-    def _claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
-        """Claim jobs by the long way; first only read, since most of these claims find nothing."""
+    def _claim(
+        self, session: str, nonce: str, plan: Plan, limit: int, asked: hot.Asked | None = None
+    ) -> Batch:
+        """Claim jobs; first only read, since most claims of idle workers find nothing. `asked` is
+        the same claim in one round trip, if that was not tried yet."""
 
-        def look(db: PostgresStatements, start: Start) -> Batch | None:
-            return claim.idle(db, session, nonce, plan, _preview(db, start))
+        def look(db: PostgresStatements, start: Start) -> tuple[bool, Batch | None]:
+            preview = _preview(db, start)
+            return preview.next_in_ms == 0, claim.idle(db, session, nonce, plan, preview)
 
-        idle = self._read(look)
+        is_due, idle = self._read(look)
         if idle is not None:
+            self._note(is_idle=True)
             return idle
-        return self._write(lambda tx: claim.claim(tx, session, nonce, plan, limit))
+        if asked is not None and not is_due:
+            return self._turn_short((), asked).batch
+        batch = self._write(lambda tx: claim.claim(tx, session, nonce, plan, limit))
+        self._note(is_idle=not batch.claims)
+        return batch
 
-    def _note_line(self, line: str) -> None:
-        """Remember the only line with ready jobs: the next claims try it alone."""
-        if self._seen is not None:
-            self._seen = self._seen._replace(line=line)
+    def _note(self, *, line: str | None = None, is_idle: bool | None = None) -> None:
+        """Remember what a claim has found: it decides how the next one begins."""
+        seen = self._seen
+        if seen is not None:
+            self._seen = seen._replace(
+                line=seen.line if line is None else line,
+                is_idle=seen.is_idle if is_idle is None else is_idle,
+            )
 
     # ------------------------------------------------------------- transactions of the caller
 

@@ -66,6 +66,7 @@ class Seen(NamedTuple):
 
     queues: str = ""  # the settings of queues
     line: str = ""  # the only line with ready jobs, if there was only one
+    is_idle: bool = False  # the last claim has found nothing
 
 
 def can_succeed(outcomes: Sequence[Outcome]) -> bool:
@@ -110,6 +111,7 @@ class Asked(NamedTuple):
     lines: tuple[str, ...]  # as `lines_for` returns them
     begins: Mapping[str, Begin]
     wants_firsts: bool  # whether a claim from every line tells their first jobs
+    is_idle: bool  # first look whether there are jobs at all, without a lock
 
     @property
     def line(self) -> str:
