@@ -11,7 +11,7 @@ import pytest
 from tests.docs.pages import DOCS, blocks, code_in, prose, table_rows
 from tests.docs.transcript import Terminal
 from tests.engine.postgres.databases import Database, without_tables
-from tests.postgres_server import OWNER, shared_server
+from tests.postgres_server import OWNER, WORKER, shared_server
 
 GUIDE = DOCS / "guides" / "postgres.md"
 
@@ -39,6 +39,14 @@ def terminal(tmp_path: Path, database: Database) -> Iterator[Terminal]:
 def test_the_page_can_be_followed(terminal: Terminal) -> None:
     for block in blocks(GUIDE):
         terminal.follow(block)
+
+
+def test_the_rights_are_all_that_programs_need(database: Database) -> None:
+    database.open(OWNER).migrate()
+    [rights] = (block.text for block in blocks(GUIDE) if block.language == "sql")
+    database.execute(rights.replace("TO shop", f"TO {WORKER}"))
+    findings = {finding.subject: finding for finding in database.open().examine()}
+    assert findings["rights"].grade == "ok"
 
 
 def test_the_subjects_are_those_of_the_doctor(database: Database) -> None:

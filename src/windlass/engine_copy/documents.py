@@ -93,6 +93,15 @@ class StoredState:
         _change(self._source, _STATE, self._revision, None)
 
 
+def target_of_copy(engine: Engine) -> str | None:
+    """The location to which the jobs of this engine are or were copied, if it is a source."""
+    try:
+        stored = StoredState.load(engine)
+    except DecodeError:  # of a newer windlass
+        return "another engine"
+    return None if stored is None else stored.state.target
+
+
 def _decode_state(document: Document) -> CopyState:
     try:
         state = msgspec.json.decode(document.body, type=CopyState)

@@ -75,6 +75,25 @@ def test_jobs_are_copied_and_the_counts_of_both_sides_are_printed(shell: Shell) 
     assert ready_at(shell.url) == 0
 
 
+def test_nothing_advises_to_resume_the_queues_of_a_source(shell: Shell) -> None:
+    enqueue(shell)
+    assert shell.type("copy", "--from", shell.url, "--to", TO).code == 0
+    source = shell.type("doctor", "--url", shell.url)
+    assert source.code == 0  # no ready job waits for a worker
+    assert "default is paused, and 3 jobs wait there: `windlass copy` has paused it" in source.out
+    assert f"copied to sqlite {shell.folder}/new.db. Do not resume it" in source.out
+    shown = shell.type("status", "--url", shell.url)
+    assert "Paused: default. Jobs of this engine are copied to sqlite" in shown.err
+    assert "queue resume" not in source.out + shown.out + shown.err
+
+
+def test_copied_jobs_are_jobs_that_were_stored(shell: Shell) -> None:
+    enqueue(shell)
+    assert shell.type("copy", "--from", shell.url, "--to", TO).code == 0
+    assert "none was ever stored" not in shell.type("doctor", "--url", TO).out
+    assert ready_at(target_of(shell)) == 3
+
+
 def test_the_report_as_json(shell: Shell) -> None:
     enqueue(shell, 2)
     ran = shell.type("copy", "--from", shell.url, "--to", TO, "--json")

@@ -37,7 +37,7 @@ def test_messages_show_what_libpq_takes_from_its_variables(monkeypatch: pytest.M
     assert str(read_address("postgresql://other:1/mine")) == "other:1/mine"
 
 
-@pytest.mark.parametrize("mark", "#/?")
+@pytest.mark.parametrize("mark", "#/?@")
 def test_a_password_with_a_mark_is_refused_and_not_shown(mark: str) -> None:
     with pytest.raises(EngineError, match="In a password write") as refused:
         read_address(f"postgresql://me:pa{mark}word@db:5432/shop")

@@ -24,13 +24,21 @@ from windlass.cli.support.loads import (
 from windlass.cli.support.outbox import describe_state, read_state
 from windlass.cli.support.output import print_json, print_table, say
 from windlass.cli.support.parameters import json_option, moment, queue_name
-from windlass.cli.support.wording import count, never_stored, program, sentence, span
+from windlass.cli.support.wording import count, has_stored, never_stored, program, sentence, span
 from windlass.core.history import KEEP_MINUTES_MS
 from windlass.core.introduction import Introduction
 from windlass.core.queues.labels import labels_of, may_take, queue_of
 from windlass.core.queues.load import QueueLoad
 from windlass.core.states import WAITING, State
-from windlass.engine.contract import JobRecord, QueueRecord, SessionCommand, SessionRecord, Stats
+from windlass.engine.contract import (
+    Engine,
+    JobRecord,
+    QueueRecord,
+    SessionCommand,
+    SessionRecord,
+    Stats,
+)
+from windlass.engine_copy.documents import target_of_copy
 from windlass.errors import EngineError
 from windlass.fleet import read_fleet
 from windlass.history import StepName, choose_history, read_window
@@ -94,7 +102,7 @@ def _show_now(app: Windlass, *, as_json: bool) -> None:
     else:
         say(f"Engine: {location}")
         _print_queues(stats, location)
-        _print_paused(queues)
+        _print_paused(app.engine, queues)
         _print_paused_tasks(paused_tasks)
         _print_unserved(stats, sessions, remote_lines(app))
         _print_held(app, stats)
@@ -156,7 +164,7 @@ def _show_history(
     if tasks:
         click.echo()
         print_table(TASK_COLUMNS, task_rows(tasks))
-    _print_paused(app.engine.queues())
+    _print_paused(app.engine, app.engine.queues())
     _print_paused_tasks(app.engine.paused_tasks())
     if any(load.held for load in loads):
         _print_held(app, app.engine.stats())
@@ -196,15 +204,23 @@ def _print_queues(stats: Stats, location: str) -> None:
 
 def _why_empty(stats: Stats, location: str) -> str:
     advice = f"Enqueue one from your code, or with `{program()} enqueue`."
-    if stats.totals.get("enqueued"):
+    if has_stored(stats):
         return f"No jobs. {advice}"
     return f"No jobs; {never_stored(location)}. {advice}"
 
 
-def _print_paused(queues: Sequence[QueueRecord]) -> None:
+def _print_paused(engine: Engine, queues: Sequence[QueueRecord]) -> None:
     paused = [record.queue for record in queues if record.paused]
-    if paused:
+    if not paused:
+        return
+    target = target_of_copy(engine)
+    if target is None:
         say(f"Paused: {', '.join(paused)}. `{program()} queue resume NAME` resumes a queue.")
+    else:
+        say(
+            f"Paused: {', '.join(paused)}. Jobs of this engine are copied to {target}: do not "
+            "resume queues here, or jobs run twice."
+        )
 
 
 def _print_paused_tasks(tasks: Sequence[str]) -> None:

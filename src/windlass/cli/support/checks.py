@@ -18,13 +18,20 @@ from typing import Final
 
 from windlass.app import Windlass
 from windlass.cli.support.holds import find_held, what_was_cut, why_held
-from windlass.cli.support.wording import count, never_stored, span
+from windlass.cli.support.wording import (
+    count,
+    has_stored,
+    never_stored,
+    source_of_copy,
+    span,
+)
 from windlass.core import installed_version
 from windlass.core.introduction import Introduction
 from windlass.core.queues.labels import labels_of, may_take, queue_of
 from windlass.core.queues.plans import read_tiers
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import Engine, Filter, Finding, Grade, JobRecord, Stats
+from windlass.engine_copy.documents import target_of_copy
 from windlass.fleet import WorkerInfo, WorkerState, read_fleet
 from windlass.settings import find_overruled
 from windlass.worker.ipc.process_identity import has_died, machine
@@ -83,11 +90,11 @@ def examine_jobs(app: Windlass) -> Iterator[Finding]:
         yield Finding(Grade.ADVICE, "jobs", never_stored(engine.location))
         return
     stats, fleet = engine.stats(), read_fleet(engine)
-    if not stats.totals.get("enqueued"):
+    if not has_stored(stats):
         yield Finding(Grade.ADVICE, "jobs", never_stored(engine.location))
     dead = _find_dead(engine)
     alive = [worker for worker in fleet if not dead.issuperset(_sessions(worker))]
-    yield from _workers(alive, _sum(stats, [State.READY]), app)
+    yield from _workers(alive, _ready(engine, stats), app)
     yield from (_died(worker) for worker in fleet if worker not in alive)
     if alive:
         yield from _served(stats, alive, remote_lines(app))
@@ -105,6 +112,18 @@ def remote_lines(app: Windlass) -> set[str]:
 
 def _sum(stats: Stats, states: Sequence[State]) -> int:
     return sum(counts.get(state, 0) for counts in stats.queues.values() for state in states)
+
+
+def _ready(engine: Engine, stats: Stats) -> int:
+    """How many ready jobs wait for a worker. Jobs that a copy has paused do not."""
+    if target_of_copy(engine) is None:
+        return _sum(stats, [State.READY])
+    paused = {record.queue for record in engine.queues() if record.paused}
+    return sum(
+        counts.get(State.READY, 0)
+        for line, counts in stats.queues.items()
+        if queue_of(line) not in paused
+    )
 
 
 def _workers(fleet: Sequence[WorkerInfo], ready: int, app: Windlass) -> Iterator[Finding]:
@@ -225,13 +244,15 @@ def _serves_queue(worker: WorkerInfo, line: str) -> bool:
 
 def _paused(engine: Engine, stats: Stats) -> Iterator[Finding]:
     waiting: Mapping[str, int] = _waiting(stats)
-    for record in engine.queues():
-        if record.paused and waiting.get(record.queue, 0):
-            jobs_wait = count(waiting[record.queue], "job waits", "jobs wait")
-            text = f"{record.queue} is paused, and {jobs_wait} there"
-            yield Finding(
-                Grade.ADVICE, "queues", f"{text}: windlass queue resume {record.queue} resumes it"
-            )
+    paused = [one.queue for one in engine.queues() if one.paused and waiting.get(one.queue, 0)]
+    target = target_of_copy(engine) if paused else None
+    for queue in paused:
+        jobs_wait = count(waiting[queue], "job waits", "jobs wait")
+        text = f"{queue} is paused, and {jobs_wait} there"
+        advice = f"windlass queue resume {queue} resumes it"
+        if target is not None:
+            advice = f"{source_of_copy(target)}. Do not resume it: its jobs would run twice"
+        yield Finding(Grade.ADVICE, "queues", f"{text}: {advice}")
 
 
 def _paused_tasks(engine: Engine) -> Iterator[Finding]:

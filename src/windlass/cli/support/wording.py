@@ -13,7 +13,10 @@ from typing import Final
 
 from windlass.core.durations import describe_ms
 from windlass.core.quantities import count as count
+from windlass.engine.contract import Stats
 
+#: Totals that only grow where jobs are stored. Copied jobs do not count as enqueued.
+_STORED: Final = ("enqueued", "succeeded", "dead", "cancelled")
 _UNITS_MS: Final = (86_400_000, 3_600_000, 60_000, 1_000)
 
 
@@ -57,6 +60,16 @@ def never_stored(location: str) -> str:
     is_file = location.startswith("sqlite")
     parts = "the path in the url" if is_file else "the url: host, database, schema or namespace"
     return f"none was ever stored here: if there should be some, check {parts}"
+
+
+def has_stored(stats: Stats) -> bool:
+    """Whether a job was ever stored: enqueued there, or copied from another engine."""
+    return bool(stats.queues) or any(stats.totals.get(name) for name in _STORED)
+
+
+def source_of_copy(target: str) -> str:
+    """Why the queues of the source of a copy are paused."""
+    return f"`windlass copy` has paused it, because its jobs are copied to {target}"
 
 
 def sentence(text: object) -> str:

@@ -79,6 +79,8 @@ def _refuse_raw_password(parts: SplitResult) -> None:
     an option, which messages show."""
     if parts.fragment:
         found = "#"
+    elif parts.netloc.count("@") > 1:  # libpq takes the first, and shows the rest as a host
+        found = "second @"
     elif "@" in parts.path:
         found = "slash before the @"
     elif "@" in parts.query and "@" not in parts.netloc and ":" in parts.netloc:
