@@ -87,6 +87,17 @@ def test_nothing_advises_to_resume_the_queues_of_a_source(shell: Shell) -> None:
     assert "queue resume" not in source.out + shown.out + shown.err
 
 
+def test_the_queues_of_a_source_are_resumed_only_with_consent(shell: Shell) -> None:
+    enqueue(shell)
+    assert shell.type("copy", "--from", shell.url, "--to", TO).code == 0
+    resume = ("queue", "resume", "default", "--url", shell.url)
+    refused = shell.type(*resume)
+    assert refused.code == 1
+    assert "jobs of the queue default would run on both sides" in refused.err
+    assert "Paused: default" in shell.type("status", "--url", shell.url).err
+    assert shell.type(*resume, "--yes").code == 0
+
+
 def test_copied_jobs_are_jobs_that_were_stored(shell: Shell) -> None:
     enqueue(shell)
     assert shell.type("copy", "--from", shell.url, "--to", TO).code == 0

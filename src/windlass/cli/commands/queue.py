@@ -27,6 +27,7 @@ from windlass.core.foreign_words import nearest
 from windlass.core.queues.labels import queue_of
 from windlass.core.states import WAITING, State
 from windlass.engine.contract import Engine
+from windlass.engine_copy.documents import target_of_copy
 from windlass.queue import QueueInfo
 
 
@@ -100,14 +101,21 @@ def pause(app: Windlass, name: str, yes: bool, as_json: bool) -> None:
 
 @queue.command()
 @_name
+@click.option("--yes", is_flag=True, help="Also resume a queue of the source of a copy.")
 @connected
 @json_option
-def resume(app: Windlass, name: str, as_json: bool) -> None:
+def resume(app: Windlass, name: str, yes: bool, as_json: bool) -> None:
     """Let workers claim from a queue again.
 
     \b
     windlass queue resume mail
     """
+    target = target_of_copy(app.engine)
+    if target is not None and not yes:
+        raise click.ClickException(
+            f"`windlass copy` has copied the jobs of this engine to {target}: jobs of the queue "
+            f"{name} would run on both sides. Give --yes if those on the other side never run."
+        )
     require_known(name, app, yes=True)  # an unknown queue is not paused
     app.queue(name).resume()
     report(app.queue(name).info(), f"The queue {name} is open.", as_json)
