@@ -82,7 +82,7 @@ def test_a_turn_that_serves_every_queue_when_one_has_jobs(trips: TripCounter) ->
     trips.engine.put(in_queues("a" * 20))
     for nonce in "abc":
         numbers(trips.engine, nonce, EVERY, 1)
-    assert trips.engine._seen == hot.Seen(line="a")
+    assert trips.engine._assumed == hot.Assumptions(only_line="a")
     assert trips.of(lambda engine: numbers(engine, "d", EVERY, 1)) == 1
     trips.engine.put(in_queues("b" * 20, 100))
     assert trips.of(lambda engine: numbers(engine, "e", EVERY, 1)) == 2

@@ -89,8 +89,8 @@ class PostgresEngine(SqlEngine[Transaction]):
         self._result_wakeup = PostgresResultWakeup(self._connections)
         self._suspended_calls = SuspendedCalls(self._connections, options.timeout_ms)
         self._identity = ""  # of the tables that this object has used last
-        self._seen: hot.Seen | None = None  # what the last transaction saw
-        self._heads = hot.Heads()
+        self._assumed: hot.Assumptions | None = None  # from the last transaction
+        self._heads = hot.LineHeads()
         self._has_unreported_loss = False  # `tend` must still report that the tables were replaced
 
     @property
@@ -104,14 +104,14 @@ class PostgresEngine(SqlEngine[Transaction]):
     # ----------------------------------------------------------------------------- hot paths
 
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
-        seen = self._seen
-        if seen is None:
+        assumed = self._assumed
+        if assumed is None:
             return self._write(lambda tx: put.put_all(tx, jobs))
-        if not hot.is_plain(jobs, seen.queues):
-            return self._put_keyed(jobs, seen.queues)
+        if not hot.is_plain(jobs, assumed.queues):
+            return self._put_keyed(jobs, assumed.queues)
         clock = str(self.clock_offset_ms)
-        start, settings = self._run_short(lambda db: hot.put(db, clock, seen.queues, jobs))
-        if settings() != [(seen.queues,)]:
+        start, settings = self._run_short(lambda db: hot.put(db, clock, assumed.queues, jobs))
+        if settings() != [(assumed.queues,)]:
             return self._write(lambda tx: put.put_all(tx, jobs))
         self._wakeup.wake(*put.news_of(jobs, start.now_ms))
         return [Placed(job.id, PutCode.CREATED) for job in jobs]
@@ -129,7 +129,7 @@ class PostgresEngine(SqlEngine[Transaction]):
         return self._write(work, first)
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
-        if not hot.can_succeed(outcomes):
+        if not hot.are_plain_successes(outcomes):
             return self._write(lambda tx: finish.finish(tx, outcomes, succeed_batch))
         if not outcomes:
             return []
@@ -161,10 +161,10 @@ class PostgresEngine(SqlEngine[Transaction]):
         is_last: bool = False,
     ) -> Turn:
         """Finish claims and claim jobs. `is_last` has no effect: this engine has no hand-off."""
-        seen = self._seen
-        asked = None if seen is None else self._ask(seen, session, nonce, plan, limit)
-        if asked is not None and hot.can_succeed(outcomes):
-            return self._turn_short(outcomes, asked)
+        assumed = self._assumed
+        short = None if assumed is None else self._plan_claim(assumed, session, nonce, plan, limit)
+        if short is not None and hot.are_plain_successes(outcomes):
+            return self._turn_short(outcomes, short)
         if not outcomes:
             return Turn(verdicts=(), batch=self._claim(session, nonce, plan, limit))
 
@@ -174,58 +174,58 @@ class PostgresEngine(SqlEngine[Transaction]):
 
         return self._write(work)
 
-    def _ask(
-        self, seen: hot.Seen, session: str, nonce: str, plan: Plan, limit: int
-    ) -> hot.Asked | None:
+    def _plan_claim(
+        self, assumed: hot.Assumptions, session: str, nonce: str, plan: Plan, limit: int
+    ) -> hot.ShortClaim | None:
         """The claim of a turn in one round trip; None if the claim needs the long way."""
-        lines = hot.lines_for(plan, seen) if limit > 0 else None
+        lines = hot.lines_for(plan, assumed) if limit > 0 else None
         if lines is None:
             return None
-        return hot.Asked(
+        return hot.ShortClaim(
             session=session,
             nonce=nonce,
             plan=plan,
             limit=limit,
             lease_ms=self._options.lease_ms,
-            queues=seen.queues,
+            queues=assumed.queues,
             lines=lines,
-            begins=self._heads.begins(lines),
-            wants_firsts=self._heads.are_wanted,
+            heads=self._heads.recall(lines),
+            wants_heads=self._heads.are_wanted,
         )
 
-    def _turn_short(self, outcomes: Sequence[Outcome], asked: hot.Asked) -> Turn:
+    def _turn_short(self, outcomes: Sequence[Outcome], short: hot.ShortClaim) -> Turn:
         clock = str(self.clock_offset_ms)
 
         def statements(db: PostgresStatements) -> hot.StartedTurn:
-            return hot.start_turn(db, clock, outcomes, asked)
+            return hot.start_turn(db, clock, outcomes, short)
 
         start, started = self._run_short(statements)
-        leased = started.read()
-        self._heads.note(asked, leased)
-        verdicts = tuple(self._judge(outcomes, leased.ended)) if outcomes else ()
-        if start.is_lease_news(self._options.lease_ms, leased.now_ms):
+        reply = started.read()
+        self._heads.note(short, reply)
+        verdicts = tuple(self._judge(outcomes, reply.ended)) if outcomes else ()
+        if start.is_lease_news(self._options.lease_ms, reply.now_ms):
             self._write(lambda tx: tx.notice())
-        if not leased.claims:
-            return Turn(verdicts=verdicts, batch=self._claim_otherwise(asked))
-        if not asked.plan.queues:
-            self._note_line(leased.line)
-        next_in_ms = leased.look.next_in_ms(leased.now_ms, start.reap_after_ms)
+        if not reply.claims:
+            return Turn(verdicts=verdicts, batch=self._claim_otherwise(short))
+        if not short.plan.queues:
+            self._note_only_line(reply.only_line)
+        next_in_ms = reply.look.next_in_ms(reply.now_ms, start.reap_after_ms)
         batch = Batch(
-            claims=leased.claims,
-            next_in_ms=0 if leased.is_cut_short else next_in_ms,
-            suspects=leased.look.has_suspects and self._has_suspects(asked.plan),
+            claims=reply.claims,
+            next_in_ms=0 if reply.is_cut_short else next_in_ms,
+            suspects=reply.look.has_suspects and self._has_suspects(short.plan),
         )
         return Turn(verdicts=verdicts, batch=batch)
 
     def _has_suspects(self, plan: Plan) -> bool:
         return self._read(lambda db, start: _preview(db, start).idle_batch(plan).suspects)
 
-    def _claim_otherwise(self, asked: hot.Asked) -> Batch:
+    def _claim_otherwise(self, short: hot.ShortClaim) -> Batch:
         """Claim after a claim in one round trip took nothing; perhaps other lines have jobs."""
-        if asked.plan.queues or not asked.line:
-            return self._claim(asked.session, asked.nonce, asked.plan, asked.limit)
-        self._note_line("")
-        return self._turn_short((), asked._replace(lines=(), begins={})).batch
+        if short.plan.queues or not short.only_line:
+            return self._claim(short.session, short.nonce, short.plan, short.limit)
+        self._note_only_line("")
+        return self._turn_short((), short._replace(lines=(), heads={})).batch
 
     def _claim(self, session: str, nonce: str, plan: Plan, limit: int) -> Batch:
         """Claim jobs by the long way; first only read, since most of these claims find nothing."""
@@ -238,10 +238,10 @@ class PostgresEngine(SqlEngine[Transaction]):
             return idle
         return self._write(lambda tx: claim.claim(tx, session, nonce, plan, limit))
 
-    def _note_line(self, line: str) -> None:
+    def _note_only_line(self, line: str) -> None:
         """Remember the only line with ready jobs: the next claims try it alone."""
-        if self._seen is not None:
-            self._seen = self._seen._replace(line=line)
+        if self._assumed is not None:
+            self._assumed = self._assumed._replace(only_line=line)
 
     # ------------------------------------------------------------- transactions of the caller
 
@@ -517,8 +517,8 @@ class PostgresEngine(SqlEngine[Transaction]):
         work: Callable[[PostgresStatements, Start], T],
         first: First | None = None,
     ) -> T:
-        """Run a transaction on a connection. It is rolled back if `work` raises. `first` sends
-        statements together with its begin."""
+        """Run a transaction on a connection, and roll it back if `work` raises. `first` sends
+        statements together with the BEGIN."""
         with self._rolled_back(connection), pipelined(connection) as pipeline:
             db = self._begin(pipeline, begin)
             begun = db.later("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
@@ -558,8 +558,8 @@ class PostgresEngine(SqlEngine[Transaction]):
         if self._identity and self._identity != start.identity:
             self._has_unreported_loss = True
         self._identity = start.identity
-        if self._seen is None or self._seen.queues != start.queues:
-            self._seen = hot.Seen(start.queues)
+        if self._assumed is None or self._assumed.queues != start.queues:
+            self._assumed = hot.Assumptions(start.queues)
         return start
 
 

@@ -132,7 +132,7 @@ WITH RECURSIVE clock AS MATERIALIZED (
           AND coalesce((SELECT due_ms FROM windlass.jobs WHERE due_ms IS NOT NULL ORDER BY due_ms, row LIMIT 1) > now_ms, true)
           AND coalesce((SELECT expires_ms FROM windlass.sessions WHERE gone = 0 ORDER BY expires_ms LIMIT 1) > now_ms, true)
           AND NOT EXISTS (SELECT 1 FROM windlass.sessions WHERE gone = 1)
-), begins AS MATERIALIZED (
+), remembered AS MATERIALIZED (
     SELECT line COLLATE "C" AS line, rank, place
     FROM unnest($11::text[], $12::text::integer[], $13::text::bigint[]) AS known (line, rank, place)
 ), walked (line, rank, place, suspect, is_known) AS (
@@ -142,12 +142,12 @@ WITH RECURSIVE clock AS MATERIALIZED (
         SELECT * FROM (
             SELECT queue, rank, place, suspect, false FROM windlass.jobs
             WHERE state = 'ready' AND hold IS NULL AND queue > walked.line
-                  AND queue < coalesce((SELECT min(line) FROM begins WHERE line > walked.line), $14::text COLLATE "C")
+                  AND queue < coalesce((SELECT min(line) FROM remembered WHERE line > walked.line), $14::text COLLATE "C")
             ORDER BY queue, suspect, rank, place LIMIT 1
         ) AS unknown
         UNION ALL
         SELECT * FROM (
-            SELECT line, rank, place, 0::smallint, true FROM begins WHERE line > walked.line ORDER BY line LIMIT 1
+            SELECT line, rank, place, 0::smallint, true FROM remembered WHERE line > walked.line ORDER BY line LIMIT 1
         ) AS known
         LIMIT 1
     ) AS next
@@ -190,7 +190,7 @@ WITH RECURSIVE clock AS MATERIALIZED (
     SELECT given.line, $6::bigint AS most, tier, coalesce(rank, -2147483648) AS rank,
            coalesce(place, -9223372036854775808) AS place
     FROM may CROSS JOIN unnest($5::text[]) WITH ORDINALITY AS given (line, tier)
-    LEFT JOIN begins ON begins.line = given.line COLLATE "C"
+    LEFT JOIN remembered ON remembered.line = given.line COLLATE "C"
     UNION ALL
     SELECT line, CASE WHEN most = 0 THEN $6::bigint ELSE most END, 0, rank, place FROM (
         SELECT line, rank, place, count(*) FILTER (WHERE nth <= $6::bigint) AS most FROM fronts GROUP BY line, rank, place
