@@ -70,8 +70,8 @@ from windlass.engine.sql.wakeup import Found
 from windlass.errors import EngineError, InvalidConnection
 
 T = TypeVar("T")
-#: Sends statements.
-First = Callable[[PostgresStatements], None]
+#: Sends the first statements of a transaction, together with its BEGIN.
+SendFirst = Callable[[PostgresStatements], None]
 
 
 class PostgresEngine(SqlEngine[Transaction]):
@@ -109,8 +109,7 @@ class PostgresEngine(SqlEngine[Transaction]):
             return self._write(lambda tx: put.put_all(tx, jobs))
         if not hot.is_plain(jobs, assumed.queues):
             return self._put_keyed(jobs, assumed.queues)
-        clock = str(self.clock_offset_ms)
-        start, settings = self._run_short(lambda db: hot.put(db, clock, assumed.queues, jobs))
+        start, settings = self._run_short(lambda db: hot.put(db, self._clock, assumed.queues, jobs))
         if settings() != [(assumed.queues,)]:
             return self._write(lambda tx: put.put_all(tx, jobs))
         self._wakeup.wake(*put.news_of(jobs, start.now_ms))
@@ -133,8 +132,7 @@ class PostgresEngine(SqlEngine[Transaction]):
             return self._write(lambda tx: finish.finish(tx, outcomes, succeed_batch))
         if not outcomes:
             return []
-        clock = str(self.clock_offset_ms)
-        _, ended = self._run_short(lambda db: hot.start_successes(db, clock, outcomes))
+        _, ended = self._run_short(lambda db: hot.start_successes(db, self._clock, outcomes))
         return self._judge(outcomes, ended.rows())
 
     def _judge(self, outcomes: Sequence[Outcome], ended: Iterable[Row]) -> list[Verdict]:
@@ -194,17 +192,14 @@ class PostgresEngine(SqlEngine[Transaction]):
         )
 
     def _turn_short(self, outcomes: Sequence[Outcome], short: hot.ShortClaim) -> Turn:
-        clock = str(self.clock_offset_ms)
-
-        def statements(db: PostgresStatements) -> hot.StartedTurn:
-            return hot.start_turn(db, clock, outcomes, short)
-
-        start, started = self._run_short(statements)
+        start, started = self._run_short(
+            lambda db: hot.start_turn(db, self._clock, outcomes, short)
+        )
         reply = started.read()
         self._heads.note(short, reply)
         verdicts = tuple(self._judge(outcomes, reply.ended)) if outcomes else ()
         if start.is_lease_news(self._options.lease_ms, reply.now_ms):
-            self._write(lambda tx: tx.notice())
+            self._write(lambda tx: tx.note_seen())
         if not reply.claims:
             return Turn(verdicts=verdicts, batch=self._claim_otherwise(short))
         if not short.plan.queues:
@@ -280,8 +275,7 @@ class PostgresEngine(SqlEngine[Transaction]):
         """Begin on a connection of the caller, which must be to the tables of this engine."""
         if not self._identity:
             self._read(lambda _db, _start: None)  # makes the tables, if they are missing
-        clock = str(self.clock_offset_ms)
-        rows = yield SqlStatement(self._sql("begin_within"), (clock,))
+        rows = yield SqlStatement(self._sql("begin_within"), (self._clock,))
         if not rows:
             raise migrate.of_empty_meta(self._schema)
         start = Start(*rows[0])
@@ -301,7 +295,7 @@ class PostgresEngine(SqlEngine[Transaction]):
         return statements_for(self._schema)[name].decode()
 
     def _within_caller(self, start: Start, work: Callable[[Transaction], T]) -> SqlGenerator[T]:
-        return run_within(self._schema, start, self._options, str(self.clock_offset_ms), work)
+        return run_within(self._schema, start, self._options, self._clock, work)
 
     # ------------------------------------------------------------------------------- sessions
 
@@ -447,6 +441,11 @@ class PostgresEngine(SqlEngine[Transaction]):
     def _schema(self) -> str:
         return self._address.schema
 
+    @property
+    def _clock(self) -> str:
+        """What statements add to the clock of the server, in milliseconds."""
+        return str(self.clock_offset_ms)
+
     def _read_now(self, work: Callable[[Statements, int], T]) -> T:
         return self._read(lambda db, start: work(db, start.now_ms))
 
@@ -456,7 +455,7 @@ class PostgresEngine(SqlEngine[Transaction]):
 
         return self._run(attempt)
 
-    def _write(self, work: Callable[[Transaction], T], first: First | None = None) -> T:
+    def _write(self, work: Callable[[Transaction], T], first: SendFirst | None = None) -> T:
         value, tx = self._run(lambda connection: self._commit(connection, work, first))
         if tx.made_ready:
             self._wakeup.wake(tx.made_ready, tx.ready_tasks)
@@ -468,12 +467,12 @@ class PostgresEngine(SqlEngine[Transaction]):
         self,
         connection: DeadlineConnection,
         work: Callable[[Transaction], T],
-        first: First | None = None,
+        first: SendFirst | None = None,
     ) -> tuple[T, Transaction]:
         """Run a write transaction with its bookkeeping."""
 
         def write(db: PostgresStatements, start: Start) -> tuple[T, Transaction]:
-            tx = Transaction(db, start, self._options, str(self.clock_offset_ms))
+            tx = Transaction(db, start, self._options, self._clock)
             value = work(tx)
             tx.settle()
             return value, tx
@@ -488,7 +487,7 @@ class PostgresEngine(SqlEngine[Transaction]):
             with self._rolled_back(connection):
                 with pipelined(connection) as pipeline:
                     db = self._begin(pipeline, "begin_write")
-                    begun = db.start("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
+                    begun = db.start("begin", self._clock, migrate.NEWEST_FORMAT)
                     started = statements(db)
                     db.start("commit")
                 return self._check(begun.rows()), started
@@ -515,13 +514,12 @@ class PostgresEngine(SqlEngine[Transaction]):
         connection: DeadlineConnection,
         begin: str,
         work: Callable[[PostgresStatements, Start], T],
-        first: First | None = None,
+        first: SendFirst | None = None,
     ) -> T:
-        """Run a transaction on a connection, and roll it back if `work` raises. `first` sends
-        statements together with the BEGIN."""
+        """Run a transaction on a connection, and roll it back if `work` raises."""
         with self._rolled_back(connection), pipelined(connection) as pipeline:
             db = self._begin(pipeline, begin)
-            begun = db.later("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
+            begun = db.later("begin", self._clock, migrate.NEWEST_FORMAT)
             if first is not None:
                 first(db)
             value = work(db, self._check(begun()))

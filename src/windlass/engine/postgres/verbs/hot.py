@@ -37,7 +37,7 @@ from windlass.engine.sql.transaction import unpack_paused, unpack_settings
 MANY_DEAD: Final = 20_000
 #: How often claims still read a whole line, in seconds.
 REREAD_S: Final = 1.0
-#: The same for claims from several lines, each of which reads one whole line at most.
+#: The same for claims from several lines: such a claim reads at most one of them as a whole.
 _LATEST_REREAD_S: Final = 2.0
 #: Remember the heads of at most this many lines.
 _MOST_HEADS: Final = 100
@@ -121,9 +121,8 @@ class ShortClaim(NamedTuple):
     lease_ms: int
     queues: str  # the settings of queues
     lines: tuple[str, ...]  # as `lines_for` returns them
-    heads: Mapping[
-        str, LinePosition
-    ]  # where to start in some lines; the others are read as a whole
+    #: Where the claim starts in some lines. The claim reads the other lines as a whole.
+    heads: Mapping[str, LinePosition]
     wants_heads: bool  # whether a claim from every line tells the first job of each
 
     @property
