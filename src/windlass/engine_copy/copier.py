@@ -196,8 +196,8 @@ class Copier:
         """Make the first pass, from the position of an earlier run; store the position after each
         page."""
         jobs = yield from self._start_pass("copying", stored.state)
-        begin = Position(stored.state.walk, stored.state.cursor)
-        for position in jobs.run(stored.state.since_ms, None, begin):
+        start = Position(stored.state.walk, stored.state.cursor)
+        for position in jobs.run(stored.state.since_ms, None, start):
             newest_ms = max(stored.state.newest_ms, jobs.newest_ms)
             stored.save(walk=position.walk, cursor=position.cursor, newest_ms=newest_ms)
             yield self._step("copying", jobs)

@@ -104,14 +104,14 @@ class JobPass:
         self.newest_ms = 0  # when the latest of these jobs was created
 
     def run(
-        self, since_ms: int | None, until_ms: int | None, begin: Position
+        self, since_ms: int | None, until_ms: int | None, start: Position
     ) -> Iterator[Position]:
         """Make the walks from a position on; after each page yield the position behind the page."""
-        for number in range(begin.walk, len(WALKS)):
+        for number in range(start.walk, len(WALKS)):
             walk = WALKS[number]
             filter = replace(walk.filter, since_ms=since_ms, until_ms=until_ms)
             find = partial(self._source.find, filter, limit=PAGE)
-            for page in read_pages(find, begin.cursor if number == begin.walk else None):
+            for page in read_pages(find, start.cursor if number == start.walk else None):
                 self._copy(page.records, is_counted=walk.is_counted)
                 is_last = page.cursor is None
                 yield Position(number + 1) if is_last else Position(number, page.cursor)

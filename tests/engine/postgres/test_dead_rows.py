@@ -40,7 +40,7 @@ def begin_in_the_line(engine: PostgresEngine) -> None:
     engine.put([new_job(number) for number in range(10)])
     assert ids(engine, "a") == ["job-000000"]  # also makes the session known
     assert ids(engine, "b") == ["job-000001"]
-    assert engine._heads.begins(("q",))
+    assert engine._heads.recall(("q",))
 
 
 def ids(engine: PostgresEngine, nonce: str, plan: Plan = EVERY, limit: int = 1) -> list[str]:
@@ -48,7 +48,7 @@ def ids(engine: PostgresEngine, nonce: str, plan: Plan = EVERY, limit: int = 1) 
 
 
 def await_a_whole_read(engine: PostgresEngine, line: str) -> None:
-    until(lambda: not engine._heads.begins((line,)), "a claim that reads the whole line")
+    until(lambda: not engine._heads.recall((line,)), "a claim that reads the whole line")
 
 
 def test_jobs_follow_in_their_order(engine: PostgresEngine) -> None:
@@ -65,7 +65,7 @@ def test_a_job_of_higher_priority_is_found_at_once(engine: PostgresEngine) -> No
 
 def test_a_job_that_returns_to_its_place_is_found_a_second_later(engine: PostgresEngine) -> None:
     begin_in_the_line(engine)
-    assert engine.release("s", "a") == 1  # the first job, which is before that begin
+    assert engine.release("s", "a") == 1  # the first job, which is before the head of the line
     assert ids(engine, "c") == ["job-000002"]
     await_a_whole_read(engine, "q")
     assert ids(engine, "d") == ["job-000000"]
@@ -86,7 +86,7 @@ def test_without_dead_rows_claims_read_the_whole_line(database: Database) -> Non
     engine.put([new_job(number) for number in range(3)])
     for nonce in "ab":
         ids(engine, nonce)
-    assert not engine._heads.begins(("q",))
+    assert not engine._heads.recall(("q",))
 
 
 # ---------------------------------------------------------------------------------- several lines
@@ -98,12 +98,12 @@ def begin_in_two_lines(engine: PostgresEngine, plan: Plan) -> None:
     engine.put([new_job(100, queue="c", priority=-1)])
     for nonce in "abc":  # the first claim of a session is of the long way
         ids(engine, nonce, plan, 2)
-    assert engine._heads.begins(("a",))
+    assert engine._heads.recall(("a",))
 
 
 def test_several_lines_keep_their_order(engine: PostgresEngine) -> None:
     begin_in_two_lines(engine, EVERY)
-    assert set(engine._heads.begins(())) == {"a", "b", "c"}
+    assert set(engine._heads.recall(())) == {"a", "b", "c"}
     assert ids(engine, "d", EVERY, 5) == [f"job-{number:06d}" for number in range(6, 11)]
     assert ids(engine, "e", EVERY, 100)[-2:] == ["job-000019", "job-000100"]
 
@@ -134,12 +134,12 @@ def test_a_job_that_returns_to_one_of_several_lines(engine: PostgresEngine, plan
 def test_a_line_without_jobs_is_not_read_each_time(engine: PostgresEngine) -> None:
     """Its dead rows are as many as those of others."""
     begin_in_two_lines(engine, EVERY)
-    begin = engine._heads.begins(("a",))["a"]
+    head = engine._heads.recall(("a",))["a"]
     assert engine.cancel([f"job-{number:06d}" for number in range(20)][::2])
     await_a_whole_read(engine, "a")
     ids(engine, "d")
     ids(engine, "e")
-    assert engine._heads.begins(("a",)) == {"a": begin}
+    assert engine._heads.recall(("a",)) == {"a": head}
 
 
 def test_one_line_is_read_as_a_whole_at_a_time(
@@ -147,10 +147,10 @@ def test_one_line_is_read_as_a_whole_at_a_time(
 ) -> None:
     begin_in_two_lines(engine, EVERY)
     monkeypatch.setattr(hot, "REREAD_S", 0.0)
-    assert [len(engine._heads.begins(())) for _ in range(3)] == [2, 2, 2]
-    withheld = {line for line in "abc" if line not in engine._heads.begins(())}
+    assert [len(engine._heads.recall(())) for _ in range(3)] == [2, 2, 2]
+    withheld = {line for line in "abc" if line not in engine._heads.recall(())}
     ids(engine, "d")
-    assert withheld.isdisjoint({line for line in "abc" if line not in engine._heads.begins(())})
+    assert withheld.isdisjoint({line for line in "abc" if line not in engine._heads.recall(())})
 
 
 def test_claims_behind_dead_rows_read_few_pages(

@@ -82,7 +82,7 @@ def test_a_turn_that_serves_every_queue_when_one_has_jobs(trips: TripCounter) ->
     trips.engine.put(in_queues("a" * 20))
     for nonce in "abc":
         numbers(trips.engine, nonce, EVERY, 1)
-    assert trips.engine._seen == hot.Seen(line="a")
+    assert trips.engine._assumed == hot.Assumptions(only_line="a")
     assert trips.of(lambda engine: numbers(engine, "d", EVERY, 1)) == 1
     trips.engine.put(in_queues("b" * 20, 100))
     assert trips.of(lambda engine: numbers(engine, "e", EVERY, 1)) == 2
@@ -99,7 +99,7 @@ def test_an_idle_turn_locks_nothing(trips: TripCounter, monkeypatch: pytest.Monk
     monkeypatch.undo()
     trips.engine.put(in_queues("ab", 10))
     assert numbers(trips.engine, "d", EVERY, 5) == [10, 11]
-    assert trips.engine._seen == hot.Seen()
+    assert trips.engine._assumed == hot.Assumptions()
 
 
 # -------------------------------------------------------------------------------------- the order

@@ -1,8 +1,8 @@
-"""The connections to one server: a small pool, deadlines, and repeats after a failure.
+"""The connections to one server: a connection pool, deadlines, and retries after a failure.
 
 1. `Connections.run` calls a function with a connection of the pool. Each call of the contract may
    be repeated. So after a broken connection, a deadlock or a restart of the server, `run` repeats
-   the call on a new connection until its deadline.
+   the call, on a new connection if need be, until its deadline.
 2. `DeadlineConnection` gives up a call at its deadline, also when the server is frozen.
 3. After a fork, the child makes its own connections and never touches those of its parent.
 """
@@ -119,8 +119,8 @@ class DeadlineConnection(psycopg.Connection[Row]):
 
 
 def _until(gen: Generator[Any, Any, T], connection: DeadlineConnection) -> Generator[Any, Any, T]:
-    """Pass on the waits of a generator, and give up at the deadline. The driver resumes the
-    generator several times a second."""
+    """Pass on the waits of a generator of the driver, and give up at the deadline. The driver
+    resumes this generator several times a second, also without an answer of the server."""
     try:
         state = next(gen)
         while True:
@@ -140,12 +140,12 @@ def _abandon(gen: Generator[Any, Any, T], connection: DeadlineConnection) -> Non
         gen.close()
 
 
-class _NoTurnError(TimeoutError):
+class _PoolTimeoutError(TimeoutError):
     """No connection became free in time."""
 
 
-class _Turn(threading.Condition):
-    """The place of a call among those that wait for a connection."""
+class _PoolWaiter(threading.Condition):
+    """A call that waits for a connection."""
 
     def __init__(self, lock: threading.RLock) -> None:
         super().__init__(lock)
@@ -166,7 +166,7 @@ class Connections:
         self._lock = threading.RLock()  # a signal handler may call while its thread has it
         self._idle: list[DeadlineConnection] = []
         self._taken = 0
-        self._waiting: deque[_Turn] = deque()  # first come, leftmost
+        self._waiting: deque[_PoolWaiter] = deque()  # the next one first
 
     @property
     def location(self) -> str:
@@ -210,7 +210,7 @@ class Connections:
                 self._await_turn(deadline)
             self._taken += 1
             connection = self._idle.pop() if self._idle else None
-            self._call_next()
+            self._wake_next()
         if connection is not None:
             return connection
         try:
@@ -223,23 +223,24 @@ class Connections:
         return self._taken < self._most
 
     def _await_turn(self, deadline: float) -> None:
-        """Wait for a connection in the order of the calls. The thread that gives one back runs on,
-        and would otherwise take it again before a thread that waits. A signal handler goes before
-        the call that it has interrupted, which cannot continue before it."""
-        turn = _Turn(self._lock)
-        interrupted = (at for at, other in enumerate(self._waiting) if other.thread == turn.thread)
-        self._waiting.insert(next(interrupted, len(self._waiting)), turn)
+        """Wait for a connection in FIFO order. Without the order, a thread that has given its
+        connection back would take it again before a thread that waits wakes up. A signal handler
+        goes before the call that it has interrupted, which continues only after the handler."""
+        waiter = _PoolWaiter(self._lock)
+        threads = [other.thread for other in self._waiting]
+        at = threads.index(waiter.thread) if waiter.thread in threads else len(threads)
+        self._waiting.insert(at, waiter)
         try:
-            while self._waiting[0] is not turn or not self._is_free():
-                if not turn.wait(deadline - time.monotonic()):
-                    raise _NoTurnError(f"all {self._most} connections are busy")
+            while self._waiting[0] is not waiter or not self._is_free():
+                if not waiter.wait(deadline - time.monotonic()):
+                    raise _PoolTimeoutError(f"all {self._most} connections are busy")
         except BaseException:
-            self._waiting.remove(turn)
-            self._call_next()
+            self._waiting.remove(waiter)
+            self._wake_next()
             raise
         self._waiting.popleft()
 
-    def _call_next(self) -> None:
+    def _wake_next(self) -> None:
         if self._waiting and self._is_free():
             self._waiting[0].notify()
 
@@ -310,7 +311,7 @@ class Connections:
         with self._lock:
             self._idle.append(connection)
             self._taken -= 1
-            self._call_next()
+            self._wake_next()
 
     def _discard(self, connection: DeadlineConnection | None, *, was_taken: bool = False) -> None:
         if connection is not None:
@@ -319,7 +320,7 @@ class Connections:
         if connection is not None or was_taken:
             with self._lock:
                 self._taken -= 1
-                self._call_next()
+                self._wake_next()
 
     def __del__(self) -> None:
         """Close the connections of an engine that was dropped without a shutdown."""
@@ -394,7 +395,7 @@ class Connections:
         seconds = time.monotonic() - began
         code = _code_of(cause)
         advice = _TRANSIENT.get(code or "", "Check that it runs, and the host and port in the url.")
-        if isinstance(cause, _NoTurnError):
+        if isinstance(cause, _PoolTimeoutError):
             advice = "Other calls of this process use all of them: see what these wait for."
         did = "did not answer" if code is None else "did no work"
         return EngineUnavailable(

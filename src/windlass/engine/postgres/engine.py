@@ -70,8 +70,8 @@ from windlass.engine.sql.wakeup import Found
 from windlass.errors import EngineError, InvalidConnection
 
 T = TypeVar("T")
-#: Sends statements.
-First = Callable[[PostgresStatements], None]
+#: Sends the first statements of a transaction, together with its BEGIN.
+SendFirst = Callable[[PostgresStatements], None]
 
 
 class PostgresEngine(SqlEngine[Transaction]):
@@ -89,8 +89,8 @@ class PostgresEngine(SqlEngine[Transaction]):
         self._result_wakeup = PostgresResultWakeup(self._connections)
         self._suspended_calls = SuspendedCalls(self._connections, options.timeout_ms)
         self._identity = ""  # of the tables that this object has used last
-        self._seen: hot.Seen | None = None  # what the last transaction saw
-        self._heads = hot.Heads()
+        self._assumed: hot.Assumptions | None = None  # from the last transaction
+        self._heads = hot.LineHeads()
         self._has_unreported_loss = False  # `tend` must still report that the tables were replaced
 
     @property
@@ -104,14 +104,13 @@ class PostgresEngine(SqlEngine[Transaction]):
     # ----------------------------------------------------------------------------- hot paths
 
     def put(self, jobs: Sequence[NewJob]) -> list[Placed]:
-        seen = self._seen
-        if seen is None:
+        assumed = self._assumed
+        if assumed is None:
             return self._write(lambda tx: put.put_all(tx, jobs))
-        if not hot.is_plain(jobs, seen.queues):
-            return self._put_keyed(jobs, seen.queues)
-        clock = str(self.clock_offset_ms)
-        start, settings = self._run_short(lambda db: hot.put(db, clock, seen.queues, jobs))
-        if settings() != [(seen.queues,)]:
+        if not hot.is_plain(jobs, assumed.queues):
+            return self._put_keyed(jobs, assumed.queues)
+        start, settings = self._run_short(lambda db: hot.put(db, self._clock, assumed.queues, jobs))
+        if settings() != [(assumed.queues,)]:
             return self._write(lambda tx: put.put_all(tx, jobs))
         self._wakeup.wake(*put.news_of(jobs, start.now_ms))
         return [Placed(job.id, PutCode.CREATED) for job in jobs]
@@ -130,12 +129,11 @@ class PostgresEngine(SqlEngine[Transaction]):
         return self._write(work, first)
 
     def finish(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
-        if not hot.can_succeed(outcomes):
+        if not hot.are_plain_successes(outcomes):
             return self._write(lambda tx: finish.finish(tx, outcomes, succeed_batch))
         if not outcomes:
             return []
-        clock = str(self.clock_offset_ms)
-        _, ended = self._run_short(lambda db: hot.start_successes(db, clock, outcomes))
+        _, ended = self._run_short(lambda db: hot.start_successes(db, self._clock, outcomes))
         return self._judge(outcomes, ended.rows())
 
     def _judge(self, outcomes: Sequence[Outcome], ended: Iterable[Row]) -> list[Verdict]:
@@ -162,12 +160,16 @@ class PostgresEngine(SqlEngine[Transaction]):
         is_last: bool = False,
     ) -> Turn:
         """Finish claims and claim jobs. `is_last` has no effect: this engine has no hand-off."""
-        seen = self._seen
-        asked = None if seen is None else self._ask(seen, session, nonce, plan, limit)
-        if asked is not None and hot.can_succeed(outcomes) and (outcomes or not asked.is_idle):
-            return self._turn_short(outcomes, asked)
+        assumed = self._assumed
+        short = None if assumed is None else self._plan_claim(assumed, session, nonce, plan, limit)
+        if (
+            short is not None
+            and hot.are_plain_successes(outcomes)
+            and (outcomes or not short.is_idle)
+        ):
+            return self._turn_short(outcomes, short)
         if not outcomes:
-            return Turn(verdicts=(), batch=self._claim(session, nonce, plan, limit, asked))
+            return Turn(verdicts=(), batch=self._claim(session, nonce, plan, limit, short))
 
         def work(tx: Transaction) -> Turn:
             verdicts = tuple(finish.finish(tx, outcomes, succeed_batch))
@@ -177,63 +179,65 @@ class PostgresEngine(SqlEngine[Transaction]):
         self._note(is_idle=not turn.batch.claims)
         return turn
 
-    def _ask(
-        self, seen: hot.Seen, session: str, nonce: str, plan: Plan, limit: int
-    ) -> hot.Asked | None:
+    def _plan_claim(
+        self, assumed: hot.Assumptions, session: str, nonce: str, plan: Plan, limit: int
+    ) -> hot.ShortClaim | None:
         """The claim of a turn in one round trip; None if the claim needs the long way."""
-        lines = hot.lines_for(plan, seen) if limit > 0 else None
+        lines = hot.lines_for(plan, assumed) if limit > 0 else None
         if lines is None:
             return None
-        return hot.Asked(
+        return hot.ShortClaim(
             session=session,
             nonce=nonce,
             plan=plan,
             limit=limit,
             lease_ms=self._options.lease_ms,
-            queues=seen.queues,
+            queues=assumed.queues,
             lines=lines,
-            begins=self._heads.begins(lines),
-            wants_firsts=self._heads.are_wanted,
-            is_idle=seen.is_idle and len(lines) != 1,
+            heads=self._heads.recall(lines),
+            wants_heads=self._heads.are_wanted,
+            is_idle=assumed.is_idle and len(lines) != 1,
         )
 
-    def _turn_short(self, outcomes: Sequence[Outcome], asked: hot.Asked) -> Turn:
-        clock = str(self.clock_offset_ms)
-
-        def statements(db: PostgresStatements) -> hot.StartedTurn:
-            return hot.start_turn(db, clock, outcomes, asked)
-
-        start, started = self._run_short(statements)
-        leased = started.read()
-        self._heads.note(asked, leased)
-        verdicts = tuple(self._judge(outcomes, leased.ended)) if outcomes else ()
-        if start.is_lease_news(self._options.lease_ms, leased.now_ms):
-            self._write(lambda tx: tx.notice())
-        if not leased.claims:
-            return Turn(verdicts=verdicts, batch=self._claim_otherwise(asked))
-        self._note(line=None if asked.plan.queues else leased.line, is_idle=False)
-        next_in_ms = leased.look.next_in_ms(leased.now_ms, start.reap_after_ms)
+    def _turn_short(self, outcomes: Sequence[Outcome], short: hot.ShortClaim) -> Turn:
+        start, started = self._run_short(
+            lambda db: hot.start_turn(db, self._clock, outcomes, short)
+        )
+        reply = started.read()
+        self._heads.note(short, reply)
+        verdicts = tuple(self._judge(outcomes, reply.ended)) if outcomes else ()
+        if start.is_lease_news(self._options.lease_ms, reply.now_ms):
+            self._write(lambda tx: tx.note_seen())
+        if not reply.claims:
+            return Turn(verdicts=verdicts, batch=self._claim_otherwise(short))
+        self._note(only_line=None if short.plan.queues else reply.only_line, is_idle=False)
+        next_in_ms = reply.look.next_in_ms(reply.now_ms, start.reap_after_ms)
         batch = Batch(
-            claims=leased.claims,
-            next_in_ms=0 if leased.is_cut_short else next_in_ms,
-            suspects=leased.look.has_suspects and self._has_suspects(asked.plan),
+            claims=reply.claims,
+            next_in_ms=0 if reply.is_cut_short else next_in_ms,
+            suspects=reply.look.has_suspects and self._has_suspects(short.plan),
         )
         return Turn(verdicts=verdicts, batch=batch)
 
     def _has_suspects(self, plan: Plan) -> bool:
         return self._read(lambda db, start: _preview(db, start).idle_batch(plan).suspects)
 
-    def _claim_otherwise(self, asked: hot.Asked) -> Batch:
+    def _claim_otherwise(self, short: hot.ShortClaim) -> Batch:
         """Claim after a claim in one round trip took nothing; perhaps other lines have jobs."""
-        if asked.plan.queues or not asked.line:
-            return self._claim(asked.session, asked.nonce, asked.plan, asked.limit)
-        self._note(line="")
-        return self._turn_short((), asked._replace(lines=(), begins={})).batch
+        if short.plan.queues or not short.only_line:
+            return self._claim(short.session, short.nonce, short.plan, short.limit)
+        self._note(only_line="")
+        return self._turn_short((), short._replace(lines=(), heads={})).batch
 
     def _claim(
-        self, session: str, nonce: str, plan: Plan, limit: int, asked: hot.Asked | None = None
+        self,
+        session: str,
+        nonce: str,
+        plan: Plan,
+        limit: int,
+        short: hot.ShortClaim | None = None,
     ) -> Batch:
-        """Claim jobs; first only read, since most claims of idle workers find nothing. `asked` is
+        """Claim jobs; first only read, since most claims of idle workers find nothing. `short` is
         the same claim in one round trip, if that was not tried yet."""
 
         def look(db: PostgresStatements, start: Start) -> tuple[bool, Batch | None]:
@@ -244,19 +248,19 @@ class PostgresEngine(SqlEngine[Transaction]):
         if idle is not None:
             self._note(is_idle=True)
             return idle
-        if asked is not None and not is_due:
-            return self._turn_short((), asked).batch
+        if short is not None and not is_due:
+            return self._turn_short((), short).batch
         batch = self._write(lambda tx: claim.claim(tx, session, nonce, plan, limit))
         self._note(is_idle=not batch.claims)
         return batch
 
-    def _note(self, *, line: str | None = None, is_idle: bool | None = None) -> None:
+    def _note(self, *, only_line: str | None = None, is_idle: bool | None = None) -> None:
         """Remember what a claim has found: it decides how the next one begins."""
-        seen = self._seen
-        if seen is not None:
-            self._seen = seen._replace(
-                line=seen.line if line is None else line,
-                is_idle=seen.is_idle if is_idle is None else is_idle,
+        assumed = self._assumed
+        if assumed is not None:
+            self._assumed = assumed._replace(
+                only_line=assumed.only_line if only_line is None else only_line,
+                is_idle=assumed.is_idle if is_idle is None else is_idle,
             )
 
     # ------------------------------------------------------------- transactions of the caller
@@ -296,8 +300,7 @@ class PostgresEngine(SqlEngine[Transaction]):
         """Begin on a connection of the caller, which must be to the tables of this engine."""
         if not self._identity:
             self._read(lambda _db, _start: None)  # makes the tables, if they are missing
-        clock = str(self.clock_offset_ms)
-        rows = yield SqlStatement(self._sql("begin_within"), (clock,))
+        rows = yield SqlStatement(self._sql("begin_within"), (self._clock,))
         if not rows:
             raise migrate.of_empty_meta(self._schema)
         start = Start(*rows[0])
@@ -317,7 +320,7 @@ class PostgresEngine(SqlEngine[Transaction]):
         return statements_for(self._schema)[name].decode()
 
     def _within_caller(self, start: Start, work: Callable[[Transaction], T]) -> SqlGenerator[T]:
-        return run_within(self._schema, start, self._options, str(self.clock_offset_ms), work)
+        return run_within(self._schema, start, self._options, self._clock, work)
 
     # ------------------------------------------------------------------------------- sessions
 
@@ -463,6 +466,11 @@ class PostgresEngine(SqlEngine[Transaction]):
     def _schema(self) -> str:
         return self._address.schema
 
+    @property
+    def _clock(self) -> str:
+        """What statements add to the clock of the server, in milliseconds."""
+        return str(self.clock_offset_ms)
+
     def _read_now(self, work: Callable[[Statements, int], T]) -> T:
         return self._read(lambda db, start: work(db, start.now_ms))
 
@@ -472,7 +480,7 @@ class PostgresEngine(SqlEngine[Transaction]):
 
         return self._run(attempt)
 
-    def _write(self, work: Callable[[Transaction], T], first: First | None = None) -> T:
+    def _write(self, work: Callable[[Transaction], T], first: SendFirst | None = None) -> T:
         value, tx = self._run(lambda connection: self._commit(connection, work, first))
         if tx.made_ready:
             self._wakeup.wake(tx.made_ready, tx.ready_tasks)
@@ -484,12 +492,12 @@ class PostgresEngine(SqlEngine[Transaction]):
         self,
         connection: DeadlineConnection,
         work: Callable[[Transaction], T],
-        first: First | None = None,
+        first: SendFirst | None = None,
     ) -> tuple[T, Transaction]:
         """Run a write transaction with its bookkeeping."""
 
         def write(db: PostgresStatements, start: Start) -> tuple[T, Transaction]:
-            tx = Transaction(db, start, self._options, str(self.clock_offset_ms))
+            tx = Transaction(db, start, self._options, self._clock)
             value = work(tx)
             tx.settle()
             return value, tx
@@ -504,7 +512,7 @@ class PostgresEngine(SqlEngine[Transaction]):
             with self._rolled_back(connection):
                 with pipelined(connection) as pipeline:
                     db = self._begin(pipeline, "begin_write")
-                    begun = db.start("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
+                    begun = db.start("begin", self._clock, migrate.NEWEST_FORMAT)
                     started = statements(db)
                     db.start("commit")
                 return self._check(begun.rows()), started
@@ -531,13 +539,12 @@ class PostgresEngine(SqlEngine[Transaction]):
         connection: DeadlineConnection,
         begin: str,
         work: Callable[[PostgresStatements, Start], T],
-        first: First | None = None,
+        first: SendFirst | None = None,
     ) -> T:
-        """Run a transaction on a connection. It is rolled back if `work` raises. `first` sends
-        statements together with its begin."""
+        """Run a transaction on a connection, and roll it back if `work` raises."""
         with self._rolled_back(connection), pipelined(connection) as pipeline:
             db = self._begin(pipeline, begin)
-            begun = db.later("begin", str(self.clock_offset_ms), migrate.NEWEST_FORMAT)
+            begun = db.later("begin", self._clock, migrate.NEWEST_FORMAT)
             if first is not None:
                 first(db)
             value = work(db, self._check(begun()))
@@ -574,8 +581,8 @@ class PostgresEngine(SqlEngine[Transaction]):
         if self._identity and self._identity != start.identity:
             self._has_unreported_loss = True
         self._identity = start.identity
-        if self._seen is None or self._seen.queues != start.queues:
-            self._seen = hot.Seen(start.queues)
+        if self._assumed is None or self._assumed.queues != start.queues:
+            self._assumed = hot.Assumptions(start.queues)
         return start
 
 

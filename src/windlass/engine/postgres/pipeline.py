@@ -100,7 +100,7 @@ class Pipeline:
 
     def __init__(self, connection: DeadlineConnection) -> None:
         self.connection = connection
-        self._server = connection.pgconn
+        self._pgconn = connection.pgconn
         self._adapter: abc.Transformer = Transformer(connection)
         self._awaited: deque[Awaited] = deque()
         self._preparing: dict[StatementKey, bytes] = {}  # since the last sync
@@ -114,10 +114,10 @@ class Pipeline:
         try:
             if prepare:
                 name = self._prepare((text, types))
-                self._server.send_query_prepared(name, packed, formats, Format.BINARY)
+                self._pgconn.send_query_prepared(name, packed, formats, Format.BINARY)
             else:
                 marked = self.connection.mark + text
-                self._server.send_query_params(marked, packed, types, formats, Format.BINARY)
+                self._pgconn.send_query_params(marked, packed, types, formats, Format.BINARY)
         except psycopg.OperationalError as lost:
             self._raise_reason(lost)
         reply = Reply(adapter)
@@ -133,16 +133,17 @@ class Pipeline:
                 prepared = self._forget_prepared()
             name = self._preparing[key] = b"windlass_%d" % next(self.connection.numbers)
             text, types = key
-            self._server.send_prepare(name, self.connection.mark + text, types)
+            self._pgconn.send_prepare(name, self.connection.mark + text, types)
             self._awaited.append(_Preparation(prepared, key, name))
         return name
 
     def _forget_prepared(self) -> dict[StatementKey, bytes]:
-        """Let the server forget what it has prepared; return the empty table of names."""
-        self._server.send_query_params(b"DEALLOCATE ALL", [])
+        """Let the server forget what it has prepared; return the new, empty table of names."""
+        self._pgconn.send_query_params(b"DEALLOCATE ALL", [])
         self._awaited.append(Reply(self._adapter))
         self._preparing = {}
-        self.connection.prepared = {}  # preparations on the way note their names in the old one
+        # Preparations that were sent before note their names in the old table.
+        self.connection.prepared = {}
         return self.connection.prepared
 
     def sync(self) -> None:
@@ -150,7 +151,7 @@ class Pipeline:
         self.connection.is_used = True
         self._preparing = {}
         try:
-            self._server.pipeline_sync()
+            self._pgconn.pipeline_sync()
             self._flush()
             self._read_replies()
         except psycopg.OperationalError as lost:
@@ -164,7 +165,7 @@ class Pipeline:
 
     def abandon(self) -> None:
         """Close the connection. The server rolls back what it did not commit."""
-        self._server.finish()
+        self._pgconn.finish()
 
     def end(self) -> None:
         """Send what was not sent yet, and leave pipeline mode."""
@@ -177,11 +178,11 @@ class Pipeline:
 
     @property
     def _is_open(self) -> bool:
-        return self._server.status == ConnStatus.OK
+        return self._pgconn.status == ConnStatus.OK
 
     def _leave(self) -> None:
         try:
-            self._server.exit_pipeline_mode()
+            self._pgconn.exit_pipeline_mode()
         except psycopg.Error:  # replies are on their way that nothing waits for
             self.abandon()
             raise
@@ -189,10 +190,11 @@ class Pipeline:
     # ------------------------------------------------------------------------------------ replies
 
     def _flush(self) -> None:
-        while self._server.flush():  # the socket takes no more: the server may wait until we read
+        # While the socket takes no more, the server may wait until its replies are read.
+        while self._pgconn.flush():
             if self._wait(to_write=True):
-                self._server.consume_input()
-                while self._awaited and not self._server.is_busy():
+                self._pgconn.consume_input()
+                while self._awaited and not self._pgconn.is_busy():
                     self._read_reply()
 
     def _read_replies(self) -> None:
@@ -210,25 +212,25 @@ class Pipeline:
         elif self._error is None:  # after it, the server answers that it ignores the others
             self._error = errors.error_from_result(result)
         self._await_input()
-        self._server.get_result()  # the mark behind it
+        self._pgconn.get_result()  # None, which ends the results of a statement
 
     def _next_result(self) -> PGresult:
         self._await_input()
-        result = self._server.get_result()
+        result = self._pgconn.get_result()
         if result is None:
             raise psycopg.OperationalError("the connection is lost")
         return result
 
     def _await_input(self) -> None:
-        while self._server.is_busy():
+        while self._pgconn.is_busy():
             self._wait()
-            self._server.consume_input()
+            self._pgconn.consume_input()
 
     def _wait(self, *, to_write: bool = False) -> bool:
         """Wait for the server until the deadline of the call; return whether it has sent more."""
         left_s = self.connection.deadline - time.monotonic()
         if left_s > 0:
-            is_ready, is_readable = await_socket(self._server.socket, left_s, to_write=to_write)
+            is_ready, is_readable = await_socket(self._pgconn.socket, left_s, to_write=to_write)
             if is_ready:
                 return is_readable
         raise TimeoutError("no answer in time")
@@ -245,7 +247,7 @@ class Pipeline:
 
     def _find_reason(self) -> psycopg.Error | None:
         """Read the reply to the current statement, which may have come before the end."""
-        result = self._server.get_result()
+        result = self._pgconn.get_result()
         if result is None or result.status in _SUCCESS:
             return None
         error = errors.error_from_result(result)

@@ -1,14 +1,14 @@
 """Ends calls of processes that were suspended in the middle of a round trip.
 
-A process may be suspended (SIGSTOP, a frozen virtual machine, a debugger) when it has sent a part
-of a round trip, or has received a part of the replies. The server then waits for the client, and
+A process may be suspended (SIGSTOP, a frozen container, a debugger) when it has sent a part of a
+round trip, or has received a part of the replies. The server then waits for the client, and
 keeps the locks of the transaction: no time limit of the server counts in this state.
 
 1. Every statement of windlass begins with a mark (`call_mark`), so that other programs, and
    transactions of callers, are never taken for a call.
-2. `look` lists the calls for whose client the server waits. A call is ended when two looks in turn
-   have found it without progress, and it is older than any call may be.
-3. The look needs no right beyond those of the role itself. Its failure only costs time.
+2. `look` lists the calls for whose client the server waits. It ends a call without progress since
+   the look before, and for longer than any call may take.
+3. A look needs no right beyond those of the role itself. Its failure only costs time.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ LOOK_S: Final = 10.0
 
 
 class _Call(NamedTuple):
-    """A call at one moment. The server begins a statement of it: then `changed_us` is another."""
+    """A call at one moment: its backend, and when the server last began or ended a statement. A
+    call that has made progress since then is not equal."""
 
-    process: int  # of the server
-    began_us: int
-    changed_us: int
+    backend_pid: int
+    backend_start_us: int  # the system may give the same pid to a later backend
+    state_change_us: int
 
 
 class SuspendedCalls:

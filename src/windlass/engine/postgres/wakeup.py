@@ -55,8 +55,8 @@ _FIRST_PAUSE_S: Final = 0.1
 _MOST_PAUSE_S: Final = 30.0
 #: Remember this many different sets of plans of other processes.
 _MOST_PLANS: Final = 1000
-#: Tell processes this often of the same jobs, each time others; then polling has to find them.
-_MOST_TURNS: Final = 3
+#: Announce jobs in this many rounds, each to other processes; then polling has to find them.
+_MOST_ROUNDS: Final = 3
 #: Payload for more news than fit: look for jobs again.
 _LOOK: Final = "look"
 
@@ -102,7 +102,7 @@ class _Waiting:
         self.nudge = new_nudge()
         self._registration = _Registration(connections)
         self._waker = waker
-        self._asked: set[Waiter] = set()  # sessions that wait since they were last looked for
+        self._asked: set[Waiter] = set()  # sessions that have waited since the last look for them
         self._look_at = 0.0  # when to look next, by the monotonic clock
         self._is_sure = False  # the next look needs no confirmation
 
@@ -295,7 +295,7 @@ def _digest(packed: bytes) -> int:
 # ------------------------------------------------------------------------------------- the waker
 
 
-class _Shown(NamedTuple):
+class _PlanKey(NamedTuple):
     """One plan of a process that waits."""
 
     number: int  # of the process
@@ -346,44 +346,44 @@ class _Waker:
         if time.monotonic() >= self._known_until:
             self._known = []
         news = with_tasks(news, ready_tasks) if ready_tasks else news
-        for turn in range(_MOST_TURNS):
-            outbox = self._deal(news, sender)
-            if turn and not outbox:
+        for round_number in range(_MOST_ROUNDS):
+            shares = self._deal(news, sender)
+            if round_number and not shares:
                 return
-            told = self._tell(hints, outbox)
-            news = _left(news, [one for number in told for one in outbox[number]])
+            told = self._tell(hints, shares)
+            news = _left(news, [one for number in told for one in shares[number]])
             if not news:
                 return
 
     def _deal(self, news: Sequence[News], sender: int | None) -> dict[int, list[News]]:
-        """Choose the news for each process, except for their sender."""
+        """Choose the share of the news for each process, by its number. Their sender gets none."""
         plans = {
-            _Shown(number, at): plan
+            _PlanKey(number, at): plan
             for number, digest in self._known
             if number != sender
             for at, plan in enumerate(self._plans.get(digest, ()))
         }
-        outbox: dict[int, list[News]] = {}
+        shares: dict[int, list[News]] = {}
 
-        def send(shown: _Shown, one: News) -> bool:
-            outbox.setdefault(shown.number, []).append(one)
+        def send(key: _PlanKey, one: News) -> bool:
+            shares.setdefault(key.number, []).append(one)
             return True
 
         deal(news, (), plans, send)
-        return outbox
+        return shares
 
-    def _tell(self, hints: Hints, outbox: Mapping[int, list[News]]) -> set[int]:
+    def _tell(self, hints: Hints, shares: Mapping[int, list[News]]) -> set[int]:
         """Send news to processes, and read the rows of waiting ones; return those that got the
         news."""
-        payloads = [_pack(some) for some in outbox.values()]
-        rows = hints.rows("tell_waiters", pack_numbers(outbox), payloads)
+        payloads = [_pack(some) for some in shares.values()]
+        rows = hints.rows("tell_waiters", pack_numbers(shares), payloads)
         known = [(number, digest) for number, digest, is_waiting, _ in rows if is_waiting]
         self._learn(hints, {digest for _, digest in known})
         if len(known) < len(rows):
             hints.rows("forget_waiters", BITE)
         random.shuffle(known)
         self._known, self._known_until = known, time.monotonic() + LASTS_S
-        return {number for number, _ in known}.intersection(outbox)
+        return {number for number, _ in known}.intersection(shares)
 
     def _learn(self, hints: Hints, digests: set[int]) -> None:
         unknown = digests.difference(self._plans)

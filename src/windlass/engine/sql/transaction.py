@@ -347,7 +347,7 @@ class SqlTransaction(Statements):
         self.queues = msgspec.json.encode(kept).decode() if kept else ""
         self.run("write_queues", self.queues)
 
-    def notice(self) -> None:
+    def note_seen(self) -> None:
         """Record a sign of life of a worker. After a silence of all workers, give all of them time
         for a heartbeat: the engine or this machine was down, not the workers."""
         now, lease, last = self.now_ms, self.options.lease_ms, self.last_seen_ms

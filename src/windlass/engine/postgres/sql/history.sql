@@ -1,6 +1,6 @@
 -- The history of queues and tasks, and the counters of enqueued jobs.
 
--- name: begin_enqueued
+-- name: add_enqueued
 -- Count jobs of a queue and task.
 INSERT INTO windlass.enqueued (queue, task, number, grown_ms) VALUES ($1, $2, $3, $4)
 ON CONFLICT (queue, task) DO UPDATE SET number = enqueued.number + $3

@@ -1,4 +1,7 @@
 -- The hot paths: each is a few statements that are sent together and need nothing from one another's replies.
+--
+-- The first parameter is the clock: what to add to that of the server, in milliseconds, or `=` and an instant. `begin` has
+-- read the clock already, but its reply is not here yet.
 
 -- name: put_jobs
 -- Store new jobs, ready or scheduled, in the order of the arrays, if the settings of queues are still these; NULL stands
@@ -57,14 +60,18 @@ FROM (
 ) AS clock
 
 -- name: claim_line
--- Lease the next jobs of one line, if nothing is due, no session is silent, workers have called lately, the settings
--- of queues are still these, and the session, which must be locked, is known and alive, and the nonce new; perhaps also
--- if no other line has jobs. Takes none if one of the next jobs has expired. Jobs of one rank before a place are passed
--- over, to skip dead rows. The last columns are how many jobs were looked at, and how many lines have jobs.
+-- Lease the next jobs of one line ($5), at most a number ($6) and a size in bytes ($7). Takes none if one of the next jobs
+-- has expired. To skip dead rows, starts at a rank ($11) and a place ($12), and at the first job of a lower rank.
+-- The five last columns are the same for each job: how many jobs were found, how many lines have jobs, and three
+-- NULLs, where `claim_lines` has the heads of lines.
 WITH clock AS MATERIALIZED (
     SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
                 ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END AS now_ms
-), may AS MATERIALIZED (
+),
+-- A row if the claim may take jobs: the settings of queues are still these ($2); workers have called lately ($9); the session
+-- ($3), which must be locked, is known and alive, and its nonce ($4) new; no job is due, and no session is silent;
+-- and, if this is asked ($10), no other line has jobs.
+may AS MATERIALIZED (
     SELECT now_ms FROM clock CROSS JOIN windlass.meta
     WHERE one = 1 AND queues = $2::text AND now_ms - last_seen_ms BETWEEN 0 AND $9::bigint
           AND NOT ($10::boolean AND (
@@ -116,42 +123,53 @@ WITH clock AS MATERIALIZED (
 SELECT taken.*, (SELECT count(*) FROM next), 1, NULL, NULL, NULL FROM taken
 
 -- name: claim_lines
--- The same for several lines: these in turn, or if there are none, every line without labels whose queue is
--- not paused, in the order of rank and place. First only looks how many of the next jobs each line has, then takes that
--- number from each. So other claims at the same time leave the order as it is, but for the jobs that they take. If a line
--- has fewer by then, up to ten lines that have none of the next jobs fill up. Lines with a known begin are read from there.
--- The last columns are how many jobs were looked at, how many lines have jobs, and the first jobs of lines without a known
--- begin.
+-- The same for several lines ($5): these in turn, or if there are none, every line without labels whose queue is not
+-- paused ($10), in the order of rank and place. In some lines ($11) starts at a remembered rank ($12) and place ($13).
+--
+-- For every line, first counts without locks how many of the next jobs each line has, then takes that number from each.
+-- So claims at the same time keep the order, but for the jobs that they take from each other. If a line has fewer jobs
+-- by then, up to ten lines that have none of the next jobs fill up.
+--
+-- The five last columns: how many jobs were found, how many lines have jobs, and, in the row of the first job and if
+-- this is asked ($15), the heads of the lines that were read as a whole: arrays of lines, ranks and places.
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT CASE WHEN starts_with($1::text, '=') THEN substr($1::text, 2)::bigint
                 ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + $1::text::bigint END AS now_ms
-), may AS MATERIALIZED (
+),
+-- A row if the claim may take jobs: the settings of queues are still these ($2); workers have called lately ($9); the session
+-- ($3), which must be locked, is known and alive, and its nonce ($4) new; no job is due, and no session is silent.
+may AS MATERIALIZED (
     SELECT now_ms FROM clock CROSS JOIN windlass.meta
     WHERE one = 1 AND queues = $2::text AND now_ms - last_seen_ms BETWEEN 0 AND $9::bigint
           AND EXISTS (SELECT 1 FROM windlass.sessions WHERE session = $3 AND gone + 0 = 0 AND last_nonce < $4)
           AND coalesce((SELECT due_ms FROM windlass.jobs WHERE due_ms IS NOT NULL ORDER BY due_ms, row LIMIT 1) > now_ms, true)
           AND coalesce((SELECT expires_ms FROM windlass.sessions WHERE gone = 0 ORDER BY expires_ms LIMIT 1) > now_ms, true)
           AND NOT EXISTS (SELECT 1 FROM windlass.sessions WHERE gone = 1)
-), begins AS MATERIALIZED (
+), remembered AS MATERIALIZED (
     SELECT line COLLATE "C" AS line, rank, place
     FROM unnest($11::text[], $12::text::integer[], $13::text::bigint[]) AS known (line, rank, place)
-), walked (line, rank, place, suspect, is_known) AS (
+),
+-- If no lines were given: all lines with jobs, one seek each, with the first job of each. A remembered line is not read
+-- here, since its dead rows come first: it counts as a line with jobs, and `heads` looks for its first job.
+walked (line, rank, place, suspect, is_known) AS (
     SELECT '' COLLATE "C", 0, 0::bigint, 1::smallint, false FROM may WHERE cardinality($5::text[]) = 0
     UNION ALL
     SELECT next.* FROM walked CROSS JOIN LATERAL (
         SELECT * FROM (
             SELECT queue, rank, place, suspect, false FROM windlass.jobs
             WHERE state = 'ready' AND hold IS NULL AND queue > walked.line
-                  AND queue < coalesce((SELECT min(line) FROM begins WHERE line > walked.line), $14::text COLLATE "C")
+                  AND queue < coalesce((SELECT min(line) FROM remembered WHERE line > walked.line), $14::text COLLATE "C")
             ORDER BY queue, suspect, rank, place LIMIT 1
         ) AS unknown
         UNION ALL
         SELECT * FROM (
-            SELECT line, rank, place, 0::smallint, true FROM begins WHERE line > walked.line ORDER BY line LIMIT 1
+            SELECT line, rank, place, 0::smallint, true FROM remembered WHERE line > walked.line ORDER BY line LIMIT 1
         ) AS known
         LIMIT 1
     ) AS next
-), heads AS MATERIALIZED (
+),
+-- The lines with the smallest first jobs, in that order: as many as jobs are wanted, and ten more to fill up.
+heads AS MATERIALIZED (
     SELECT line, head.rank, head.place, is_known, row_number() OVER (ORDER BY head.rank, head.place) AS nth
     FROM walked CROSS JOIN LATERAL (
         SELECT walked.rank, walked.place WHERE NOT is_known
@@ -173,7 +191,9 @@ WITH RECURSIVE clock AS MATERIALIZED (
     ) AS head
     WHERE suspect = 0 AND strpos(line, '+') = 0 AND line <> ALL($10::text[])
     ORDER BY head.rank, head.place LIMIT $6::bigint + 10
-), fronts AS (
+),
+-- The next jobs of these lines up to the head of the last one, which bounds what has to be read; and the lines to fill up.
+fronts AS (
     SELECT line, heads.rank, heads.place, row_number() OVER (ORDER BY front.rank, front.place) AS nth
     FROM heads CROSS JOIN LATERAL (
         SELECT rank, place FROM windlass.jobs
@@ -186,17 +206,22 @@ WITH RECURSIVE clock AS MATERIALIZED (
     WHERE heads.nth <= $6::bigint
     UNION ALL
     SELECT line, rank, place, nth + 1000000 FROM heads WHERE nth > $6::bigint
-), chosen AS MATERIALIZED (
+),
+-- How many jobs to take from each line, and from where: the given lines, or the counted ones.
+chosen AS MATERIALIZED (
     SELECT given.line, $6::bigint AS most, tier, coalesce(rank, -2147483648) AS rank,
            coalesce(place, -9223372036854775808) AS place
     FROM may CROSS JOIN unnest($5::text[]) WITH ORDINALITY AS given (line, tier)
-    LEFT JOIN begins ON begins.line = given.line COLLATE "C"
+    LEFT JOIN remembered ON remembered.line = given.line COLLATE "C"
     UNION ALL
     SELECT line, CASE WHEN most = 0 THEN $6::bigint ELSE most END, 0, rank, place FROM (
         SELECT line, rank, place, count(*) FILTER (WHERE nth <= $6::bigint) AS most FROM fronts GROUP BY line, rank, place
         ORDER BY min(nth)
     ) AS counted
-), next AS MATERIALIZED (
+),
+-- The jobs that no other transaction has locked, line by line until there are enough. Of given lines also the jobs of
+-- higher priority than the remembered rank, which `heads` has found already for the counted ones.
+next AS MATERIALIZED (
     SELECT found.row, tier, found.rank, found.place, found.expires_ms, octet_length(found.call) AS size
     FROM chosen CROSS JOIN LATERAL (
         SELECT * FROM (

@@ -130,7 +130,7 @@ def _is_full(found: Sequence[Row], chunk: int) -> bool:
     return any(number >= chunk for number in numbers.values())
 
 
-# -------------------------------------------------------------------------------------- without tx
+# ------------------------------------------------------------------------------------- previews
 
 
 class Preview:
@@ -195,9 +195,9 @@ def claim(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> 
 def promote_and_reap(tx: Transaction) -> int | None:
     """Promote due jobs and take back lost jobs, in a bounded number; return the time until the next
     due job."""
-    tx.notice()
+    tx.note_seen()
     is_stuck = not _advance(tx)
-    return _later_if(is_stuck, preview(tx).next_in_ms)
+    return _delay_if_stuck(is_stuck, preview(tx).next_in_ms)
 
 
 def _advance(tx: Transaction) -> bool:
@@ -209,7 +209,7 @@ def _advance(tx: Transaction) -> bool:
     return before != (tx.made_ready, tx.counts, tx.totals)
 
 
-def _later_if(is_stuck: bool, next_in_ms: int | None) -> int | None:
+def _delay_if_stuck(is_stuck: bool, next_in_ms: int | None) -> int | None:
     """Delay the next look if due jobs are locked, perhaps for long: a transaction of a caller locks
     the job that holds a unique key."""
     return LOCKED_MS if is_stuck and next_in_ms == 0 else next_in_ms
@@ -218,13 +218,13 @@ def _later_if(is_stuck: bool, next_in_ms: int | None) -> int | None:
 def _claim_new(
     tx: Transaction, session: str, nonce: str, plan: Plan, limit: int, *, is_due: bool
 ) -> Batch:
-    tx.notice()
+    tx.note_seen()
     is_stuck = is_due and not _advance(tx)
     if is_due and tx.first("lock_session", session):
         return Batch(gone=True)
     taken, is_cut_short = _lease(tx, session, nonce, plan, limit)
     batch = preview(tx).idle_batch(plan)
-    next_in_ms = 0 if is_cut_short else _later_if(is_stuck, batch.next_in_ms)
+    next_in_ms = 0 if is_cut_short else _delay_if_stuck(is_stuck, batch.next_in_ms)
     held = _in_order(tx, nonce, plan, taken)
     return msgspec.structs.replace(batch, claims=held, next_in_ms=next_in_ms)
 

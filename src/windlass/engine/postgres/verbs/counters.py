@@ -28,5 +28,5 @@ def fold(tx: Transaction) -> bool:
         if pair not in known and len(known - {_OTHERS}) >= MAX_PAIRS:
             pair = _OTHERS  # those beyond the limit of pairs count together
         known.add(pair)
-        tx.run("begin_enqueued", *pair, number, tx.now_ms)
+        tx.run("add_enqueued", *pair, number, tx.now_ms)
     return bool(sum(deltas for _, _, _, deltas, _ in found) == _FOLDED)

@@ -47,8 +47,16 @@ _DEAD_GROUPS: Final = TableWalk("dead_groups", ("number",))
 _SCHEDULES: Final = TableWalk("schedules", ("row",))
 _BODIES: Final = TableWalk("schedule_bodies", ("schedule",))
 
-#: Parts of several statements, by the name that stands for them.
+#: Parts of several statements, by the name that stands for them. A part may use those below it.
 PARTS: Final = {
+    # A row of `deaths` names the group and the instant of death of a dead job.
+    "{is_of_dead_job}": """EXISTS (
+        SELECT 1 FROM (
+            SELECT task, coalesce(finished_ms, 0) AS at_ms, {group}
+            FROM windlass.jobs WHERE jobs.row = deaths.job AND state = 'dead'
+        ) AS dead JOIN windlass.dead_groups USING (release, queue, task)
+        WHERE number = deaths.dead_group AND dead.at_ms = deaths.at_ms
+    )""",
     # The release in the group of a dead job is the end of the name of its session.
     "{group}": """
         split_part(jobs.queue, '+', 1) AS queue,
@@ -61,6 +69,12 @@ PARTS: Final = {
         OR unique_until = 'success' AND state = 'dead'
     )""",
 }
+
+#: Adds the difference that one query has found: workers change the counter meanwhile.
+_CORRECT_COUNTER: Final = """
+INSERT INTO windlass.deltas (kind, name, part, number)
+VALUES ('jobs', :c0, :c1, :c3::bigint - :c2::bigint)
+"""
 
 DISAGREEMENTS: Final = (
     Disagreement(
@@ -130,10 +144,7 @@ DISAGREEMENTS: Final = (
             SELECT queue, state, 0, count(*) FROM windlass.jobs GROUP BY queue, state
         ) AS found GROUP BY queue, state HAVING sum(counted) <> sum(stored)
         """,
-        """
-        INSERT INTO windlass.deltas (kind, name, part, number)
-        VALUES ('jobs', :c0, :c1, :c3::bigint - :c2::bigint)
-        """,
+        _CORRECT_COUNTER,
     ),
     Disagreement(
         contradictions.WRONG_COUNTER,
@@ -148,10 +159,7 @@ DISAGREEMENTS: Final = (
             SELECT queue, 0, count(*) FROM windlass.ended GROUP BY queue
         ) AS found GROUP BY queue HAVING sum(counted) <> sum(stored)
         """,
-        """
-        INSERT INTO windlass.deltas (kind, name, part, number)
-        VALUES ('jobs', :c0, :c1, :c3::bigint - :c2::bigint)
-        """,
+        _CORRECT_COUNTER,
     ),
     Disagreement(
         contradictions.BEYOND_SEQUENCE,
@@ -297,22 +305,8 @@ DISAGREEMENTS: Final = (
     Disagreement(
         contradictions.DEATH_OF_NO_JOB,
         _DEATHS,
-        """
-        SELECT job FROM windlass.deaths WHERE {stretch} AND NOT EXISTS (
-            SELECT 1 FROM (
-                SELECT row, task, coalesce(finished_ms, 0) AS at_ms, {group}
-                FROM windlass.jobs WHERE jobs.row = deaths.job AND state = 'dead'
-            ) AS dead JOIN windlass.dead_groups USING (release, queue, task)
-            WHERE number = deaths.dead_group AND dead.at_ms = deaths.at_ms)
-        """,
-        """
-        DELETE FROM windlass.deaths WHERE job = :c0 AND NOT EXISTS (
-            SELECT 1 FROM (
-                SELECT row, task, coalesce(finished_ms, 0) AS at_ms, {group}
-                FROM windlass.jobs WHERE jobs.row = deaths.job AND state = 'dead'
-            ) AS dead JOIN windlass.dead_groups USING (release, queue, task)
-            WHERE number = deaths.dead_group AND dead.at_ms = deaths.at_ms)
-        """,
+        "SELECT job FROM windlass.deaths WHERE {stretch} AND NOT {is_of_dead_job}",
+        "DELETE FROM windlass.deaths WHERE job = :c0 AND NOT {is_of_dead_job}",
     ),
     Disagreement(
         contradictions.DEAD_WITHOUT_GROUP,

@@ -1,9 +1,10 @@
 """The hot paths in one round trip: a put of plain jobs, and a turn of a worker that serves one
 queue, several queues in strict order, or every queue.
 
-The statements of a path are sent together, with the commit. They check by themselves that nothing
-unusual is to be done: no due job, no silent session, no settings that this process has not seen. If
-there is, they take nothing, and the caller goes the long way.
+The statements of a path are sent together, with the commit. The server checks in them that nothing
+else is to be done: no job is due, no session is silent, and this process knows the settings of all
+queues. Otherwise they change nothing, and the caller takes the long way: a statement for each
+question, and Python decides.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from windlass.engine.sql.transaction import unpack_paused, unpack_settings
 
 #: From this number of dead rows on, claims skip those at the beginning of a line.
 MANY_DEAD: Final = 20_000
-#: How often a claim reads the whole line all the same, in seconds; and how late, when a claim from
-#: several lines reads one of them after the other.
+#: How often claims still read a whole line, in seconds.
 REREAD_S: Final = 1.0
-_LATEST_S: Final = 2.0
-#: Remember the beginning of at most this many lines.
+#: The same for claims from several lines: such a claim reads at most one of them as a whole.
+_LATEST_REREAD_S: Final = 2.0
+#: Remember the heads of at most this many lines.
 _MOST_HEADS: Final = 100
 
 
@@ -61,15 +62,16 @@ def put(db: PostgresStatements, clock: str, queues: str, jobs: Sequence[NewJob])
     return settings
 
 
-class Seen(NamedTuple):
-    """What this process saw last: it decides whether the short way may be tried."""
+class Assumptions(NamedTuple):
+    """What this process saw last. It decides whether one round trip may do. The server checks the
+    settings again."""
 
     queues: str = ""  # the settings of queues
-    line: str = ""  # the only line with ready jobs, if there was only one
+    only_line: str = ""  # the line of all ready jobs, if there was only one
     is_idle: bool = False  # the last claim has found nothing
 
 
-def can_succeed(outcomes: Sequence[Outcome]) -> bool:
+def are_plain_successes(outcomes: Sequence[Outcome]) -> bool:
     """Whether outcomes are successes of different jobs that fit into one statement."""
     if not all(type(outcome) is Succeeded for outcome in outcomes):
         return False
@@ -78,19 +80,19 @@ def can_succeed(outcomes: Sequence[Outcome]) -> bool:
     return len(list(batches(outcomes, lambda outcome: outcome.size))) <= 1
 
 
-def lines_for(plan: Plan, seen: Seen) -> tuple[str, ...] | None:
-    """The lines from which a plan claims in turn; none at all stands for every line.
-    None if the plan, or the settings of queues, need the long way."""
-    if plan.labels or plan.tasks or plan.suspects or plan.shares or unpack_paused(seen.queues):
+def lines_for(plan: Plan, assumed: Assumptions) -> tuple[str, ...] | None:
+    """The lines from which a plan claims in turn; an empty tuple stands for every line. None if the
+    plan, or the settings of queues, need the long way."""
+    if plan.labels or plan.tasks or plan.suspects or plan.shares or unpack_paused(assumed.queues):
         return None
-    settings = unpack_settings(seen.queues)
+    settings = unpack_settings(assumed.queues)
     if plan.queues:
         open_ones = [one for one in plan.queues if not settings.get(one, USUAL).paused]
         return tuple(dict.fromkeys(open_ones)) or None
     if any(own.cohort != USUAL.cohort for own in settings.values()):
         return None  # ages change the order among queues
-    is_open = seen.line and not settings.get(seen.line, USUAL).paused
-    return (seen.line,) if is_open else ()
+    line = assumed.only_line
+    return (line,) if line and not settings.get(line, USUAL).paused else ()
 
 
 def start_successes(db: PostgresStatements, clock: str, outcomes: Sequence[Outcome]) -> Reply:
@@ -99,8 +101,19 @@ def start_successes(db: PostgresStatements, clock: str, outcomes: Sequence[Outco
     return db.start("succeed_jobs", *success_values(clock, ended))
 
 
-class Asked(NamedTuple):
-    """The claim of a turn."""
+class LinePosition(NamedTuple):
+    """A position in a line: a rank, and a place among the jobs of this rank."""
+
+    rank: int
+    place: int
+
+
+#: Before every job.
+_START_OF_LINE: Final = LinePosition(rank=-(1 << 31), place=-(1 << 63))
+
+
+class ShortClaim(NamedTuple):
+    """A claim in one round trip."""
 
     session: str
     nonce: str
@@ -109,102 +122,96 @@ class Asked(NamedTuple):
     lease_ms: int
     queues: str  # the settings of queues
     lines: tuple[str, ...]  # as `lines_for` returns them
-    begins: Mapping[str, Begin]
-    wants_firsts: bool  # whether a claim from every line tells their first jobs
+    #: Where the claim starts in some lines. The claim reads the other lines as a whole.
+    heads: Mapping[str, LinePosition]
+    wants_heads: bool  # whether a claim from every line tells the first job of each
     is_idle: bool  # first look whether there are jobs at all, without a lock
 
     @property
-    def line(self) -> str:
-        """The line, if there is only one."""
+    def only_line(self) -> str:
         return self.lines[0] if len(self.lines) == 1 else ""
 
 
-class Begin(NamedTuple):
-    """Where a claim begins in its line: a rank, and a place among the jobs of this rank."""
+class HeadOfLine(NamedTuple):
+    """The first ready job of a line when a claim last read the whole line."""
 
-    rank: int = -(1 << 31)
-    place: int = -(1 << 63)
-
-
-class Head(NamedTuple):
-    """Where the ready jobs of a line began when a claim last read the whole line."""
-
-    begin: Begin
+    position: LinePosition
     read_at: float  # on the monotonic clock
 
 
-class Heads:
+class LineHeads:
     """Skips dead rows at the beginning of lines.
 
-    Each claim leaves a dead row before the next ready jobs. The server removes it, but not while
-    any transaction is open that began earlier. When there are many, a claim begins where the line
-    began about a second ago. Jobs of higher priority are found nevertheless. A job that returns
-    to an earlier place, or whose transaction took long, is found a second later.
+    Each claim leaves dead rows before the next ready jobs. The server removes them, but not while
+    an older transaction is open. When there are many, a claim starts at the head that the line had
+    about a second ago. The claim still finds jobs of higher priority. A job that returns to an
+    earlier place, or whose transaction took long, is found a second later.
     """
 
     def __init__(self) -> None:
-        self._heads: dict[str, Head] = {}  # the line that was read longest ago first
+        self._heads: dict[str, HeadOfLine] = {}  # the line that was read longest ago first
         self.are_wanted = False  # there are many dead rows
 
-    def begins(self, lines: Sequence[str]) -> dict[str, Begin]:
-        """Return where a claim from these lines begins, or from every line if there are none. One
-        line is read as a whole, if it is time."""
+    def recall(self, lines: Sequence[str]) -> dict[str, LinePosition]:
+        """Return where a claim from these lines starts, or from every line if there are none. One
+        line whose head is old is left out, so that the claim reads the whole of it."""
         now = time.monotonic()
-        begins: dict[str, Begin] = {}
-        is_one_read = False
+        heads: dict[str, LinePosition] = {}
+        is_one_left_out = False
         for line, head in list(self._heads.items()):  # other threads may note
             if lines and line not in lines:
                 continue
             age_s = now - head.read_at
-            if age_s < REREAD_S or (is_one_read and age_s < _LATEST_S):
-                begins[line] = head.begin
+            if age_s < REREAD_S or (is_one_left_out and age_s < _LATEST_REREAD_S):
+                heads[line] = head.position
             else:
-                is_one_read = True
-        return begins
+                is_one_left_out = True
+        return heads
 
-    def note(self, asked: Asked, leased: Leased) -> None:
-        """Remember where lines begin, after a claim that has read the whole of them."""
-        self.are_wanted = leased.dead_rows >= MANY_DEAD
+    def note(self, claim: ShortClaim, reply: TurnReply) -> None:
+        """Remember the heads of the lines that a claim has read as a whole."""
+        self.are_wanted = reply.dead_rows >= MANY_DEAD
         if not self.are_wanted:
             self._heads.clear()
-        elif leased.claims:
-            firsts = leased.firsts(asked)
-            for line in leased.lines_read(asked, list(self._heads)):
+        elif reply.claims:
+            found = reply.find_heads(claim)
+            for line in reply.find_lines_read(claim, list(self._heads)):
                 old = self._heads.pop(line, None)
-                begin = firsts.get(line) or (old and old.begin)  # an empty line begins as before
-                if begin is not None and len(self._heads) < _MOST_HEADS:
-                    self._heads[line] = Head(begin, time.monotonic())
+                position = found.get(line) or (old and old.position)  # an empty line keeps its head
+                if position is not None and len(self._heads) < _MOST_HEADS:
+                    self._heads[line] = HeadOfLine(position, time.monotonic())
 
 
-class Leased(NamedTuple):
+class TurnReply(NamedTuple):
     """The reply to a turn: the keys of successes, the claims, and a look at the schema."""
 
     ended: list[Row]
     claims: tuple[Claim, ...]
-    is_cut_short: bool
+    is_cut_short: bool  # the bytes of the jobs, and not their number, ended the claim
     look: Look
     dead_rows: int
-    taken: list[Row]
-    heads: dict[str, Begin]  # the first jobs of lines, if the claim was asked for them
-    line: str  # the line of all ready jobs, if the claim saw only one
+    taken: list[Row]  # the claimed jobs, in the order of the claims
+    heads: dict[str, LinePosition]  # only of a claim from every line, if it wants them
+    only_line: str  # the line of all ready jobs, if the claim saw only one
     now_ms: int
 
-    def firsts(self, asked: Asked) -> dict[str, Begin]:
-        """The first jobs of lines that have jobs."""
-        firsts = dict(self.heads)
-        if asked.lines:
+    def find_heads(self, claim: ShortClaim) -> dict[str, LinePosition]:
+        """Return the position of the first job of each line; none for lines without jobs."""
+        heads = dict(self.heads)
+        if claim.lines:
             for rank, place, _, _, line, *_ in self.taken:
-                firsts.setdefault(line, Begin(rank, place))
-        return firsts
+                heads.setdefault(line, LinePosition(rank, place))
+        return heads
 
-    def lines_read(self, asked: Asked, known: Sequence[str]) -> list[str]:
-        """The lines that were read as a whole; of lines without jobs only known ones."""
-        if not asked.lines:
+    def find_lines_read(self, claim: ShortClaim, known: Sequence[str]) -> list[str]:
+        """List the lines that the claim has read as a whole. A claim from every line does not tell
+        which lines are empty: these are the other known ones."""
+        if claim.lines:  # the claim goes from line to line until it has enough jobs
+            last = max(claim.lines.index(line) for _, _, _, _, line, *_ in self.taken)
+            lines = [*claim.lines[: last + 1]]
+        else:
             lines = [*self.heads, *known]
-        else:  # in turn, until there were enough
-            last = max(asked.lines.index(row[4]) for row in self.taken)
-            lines = list(asked.lines[: last + 1])
-        return [line for line in dict.fromkeys(lines) if line not in asked.begins]
+        return [line for line in dict.fromkeys(lines) if line not in claim.heads]
 
 
 class StartedTurn(NamedTuple):
@@ -213,61 +220,62 @@ class StartedTurn(NamedTuple):
     ended: Reply | None
     claimed: Reply
     looked: Reply
-    asked: Asked
+    claim: ShortClaim
 
-    def read(self) -> Leased:
-        rows = self.claimed.rows()
-        ((*look, dead_rows, now_ms),) = self.looked.rows()
+    def read(self) -> TurnReply:
+        rows = self.claimed.rows()  # a job each, then five columns about the whole claim
+        found, number_of_lines = rows[0][-5:-3] if rows else (0, 0)
+        heads = next((row[-3:] for row in rows if row[-3] is not None), ((), (), ()))
         taken = sorted((row[:-5] for row in rows), key=self._standing)
-        heads = [zip(*row[-3:], strict=True) for row in rows if row[-3] is not None]
-        return Leased(
+        ((*look, dead_rows, now_ms),) = self.looked.rows()
+        return TurnReply(
             ended=[] if self.ended is None else self.ended.rows(),
-            claims=to_claims(self.asked.nonce, taken),
-            is_cut_short=bool(rows) and rows[0][-5] > len(rows),
+            claims=to_claims(self.claim.nonce, taken),
+            is_cut_short=found > len(rows),
             look=Look(*look),
             dead_rows=dead_rows,
             taken=taken,
-            heads={line: Begin(*begin) for some in heads for line, *begin in some},
-            line=rows[0][4] if rows and rows[0][-4] == 1 else "",
+            heads={line: LinePosition(*at) for line, *at in zip(*heads, strict=True)},
+            only_line=rows[0][4] if number_of_lines == 1 else "",
             now_ms=now_ms,
         )
 
     def _standing(self, row: Row) -> tuple[int, int, int]:
         """The order of a job among the claimed ones: by queue first if the plan names any."""
         rank, place, _, _, line, *_ = row
-        queues = self.asked.plan.queues
+        queues = self.claim.plan.queues
         return queues.index(line) if queues else 0, rank, place
 
 
 def start_turn(
-    db: PostgresStatements, clock: str, outcomes: Sequence[Outcome], asked: Asked
+    db: PostgresStatements, clock: str, outcomes: Sequence[Outcome], claim: ShortClaim
 ) -> StartedTurn:
     """End claims with success and claim jobs."""
-    db.run("lock_session", asked.session)  # first, as a transaction that takes its jobs back does
+    db.run("lock_session", claim.session)  # first, as a transaction that takes its jobs back does
     ended = start_successes(db, clock, outcomes) if outcomes else None
-    claimed = _start_claim(db, clock, asked)
+    claimed = _start_claim(db, clock, claim)
     looked = db.start("look_now", clock)
     db.run("note_seen", clock, SEEN_MS)
-    return StartedTurn(ended, claimed, looked, asked)
+    return StartedTurn(ended, claimed, looked, claim)
 
 
-def _start_claim(db: PostgresStatements, clock: str, asked: Asked) -> Reply:
-    first = (clock, asked.queues, asked.session, asked.nonce)
-    then = (asked.limit, asked.plan.most_bytes, asked.lease_ms, asked.lease_ms // 2)
-    if asked.line:
-        last = (not asked.plan.queues, *asked.begins.get(asked.line, Begin()))
-        return db.start("claim_line", *first, asked.line, *then, *last)
-    paused = [queue for queue, own in unpack_settings(asked.queues).items() if own.paused]
-    known = list(asked.begins.items())
+def _start_claim(db: PostgresStatements, clock: str, claim: ShortClaim) -> Reply:
+    state = (clock, claim.queues, claim.session, claim.nonce)
+    bounds = (claim.limit, claim.plan.most_bytes, claim.lease_ms, claim.lease_ms // 2)
+    if line := claim.only_line:
+        is_for_every_line = not claim.plan.queues
+        start = claim.heads.get(line, _START_OF_LINE)
+        return db.start("claim_line", *state, line, *bounds, is_for_every_line, *start)
+    paused = [queue for queue, own in unpack_settings(claim.queues).items() if own.paused]
     return db.start(
         "claim_lines",
-        *first,
-        list(asked.lines),
-        *then,
+        *state,
+        list(claim.lines),
+        *bounds,
         paused,
-        [line for line, _ in known],
-        pack_numbers(begin.rank for _, begin in known),
-        pack_numbers(begin.place for _, begin in known),
+        list(claim.heads),
+        pack_numbers(head.rank for head in claim.heads.values()),
+        pack_numbers(head.place for head in claim.heads.values()),
         BEHIND_ALL,
-        asked.wants_firsts,
+        claim.wants_heads,
     )

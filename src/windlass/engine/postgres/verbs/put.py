@@ -43,17 +43,17 @@ _NONE: Final = "{}"
 def chunks(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
     """Split jobs for a transaction of the caller. A job that may replace a call is a chunk of its
     own."""
-    begin = uniques = 0
+    start = uniques = 0
     for at, job in enumerate(jobs):
         if job.unique is None:
             continue
         is_alone = job.unique.on_conflict is OnConflict.REPLACE
-        if at > begin and (is_alone or uniques == _MOST_UNIQUE):
-            yield jobs[begin:at]
-            begin, uniques = at, 0
+        if at > start and (is_alone or uniques == _MOST_UNIQUE):
+            yield jobs[start:at]
+            start, uniques = at, 0
         uniques = _MOST_UNIQUE if is_alone else uniques + 1
-    if begin < len(jobs):
-        yield jobs[begin:]
+    if start < len(jobs):
+        yield jobs[start:]
 
 
 def shapes_jobs(settings: QueueSettings) -> bool:

@@ -118,7 +118,7 @@ def _resume_rest(tx: SqlTransaction) -> int:
 
 
 def tend(tx: SqlTransaction, known: Collection[str] | None) -> Tended:
-    tx.notice()
+    tx.note_seen()
     before = tx.totals["lost"]
     more = upkeep.reap(tx)
     visited = _visited(tx)

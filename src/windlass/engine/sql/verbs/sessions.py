@@ -20,7 +20,7 @@ from windlass.engine.sql.verbs.upkeep import EMPTY
 
 def beat(tx: SqlTransaction, beats: Sequence[Beat]) -> list[Pulse]:
     check_held(beats)
-    tx.notice()
+    tx.note_seen()
     return [_beat(tx, one) for one in beats]
 
 

@@ -109,7 +109,7 @@ def claim(tx: Transaction, session: str, nonce: str, plan: Plan, limit: int) -> 
 def promote_and_reap(tx: Transaction) -> int | None:
     """Promote due jobs and take back lost jobs, in a bounded number; return the time until the next
     due job."""
-    tx.notice()
+    tx.note_seen()
     promote(tx)
     reap(tx)
     return ClaimPreview.within(tx).next_in_ms()
@@ -118,7 +118,7 @@ def promote_and_reap(tx: Transaction) -> int | None:
 def _claim_new(
     tx: Transaction, session: str, nonce: str, plan: Plan, limit: int, *, is_due: bool
 ) -> Batch:
-    tx.notice()
+    tx.note_seen()
     if is_due:
         promote(tx)
         reap(tx)
