@@ -375,6 +375,7 @@ def test_a_statement_that_was_left_running_is_ended(database: Database) -> None:
     running = "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)'"
     with suppress(KeyboardInterrupt), engine.transaction() as connection:
         connection.pgconn.send_query(b"SELECT pg_sleep(600)")
+        until(lambda: database.execute(running), "the server works")
         raise KeyboardInterrupt
     until(lambda: not database.execute(running), "the server is free", SOON_S)
     with engine.transaction() as other:
