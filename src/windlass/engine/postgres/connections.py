@@ -95,10 +95,16 @@ UNPREPARED: Final = (
 _TRANSIENT_CLASSES: Final = ("08",)
 
 
-def call_mark(schema: str) -> bytes:
+def call_mark(schema: str, timeout_ms: int) -> bytes:
     """What the statements of our own transactions begin with. Others see it in the activity of the
-    server, also behind a pooler. Statements in the transaction of a caller have no mark."""
-    return f"/* windlass {schema} */ ".encode()
+    server, also behind a pooler. Statements in the transaction of a caller have no mark. The time
+    is how long a call may take: other processes may allow calls less time."""
+    return f"/* windlass {schema} {timeout_ms} ms */ ".encode()
+
+
+def mark_prefix(schema: str) -> str:
+    """What the marks of all processes that use a schema begin with."""
+    return f"/* windlass {schema} "
 
 
 class DeadlineConnection(psycopg.Connection[Row]):
@@ -159,6 +165,7 @@ class Connections:
         self.address = address
         self._most = most
         self._timeout_s = timeout_ms / 1000
+        self.mark = call_mark(address.schema, timeout_ms)
         self._reset()
         fork_safety.watch(self)
 
@@ -203,6 +210,21 @@ class Connections:
             else:
                 self._give_back(connection)
                 return value
+
+    def run_apart(self, work: Callable[[DeadlineConnection], object], most_s: float) -> None:
+        """Call a function once with a connection that is not of the pool: calls that are to be
+        ended may use all of those."""
+        deadline = time.monotonic() + most_s
+        connection = self.connect(self.address.conninfo, deadline)
+        try:
+            work(connection)
+        finally:
+            connection.close()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call would wait for a connection."""
+        return bool(self._waiting) or not self._is_free()
 
     def _take(self, deadline: float) -> DeadlineConnection:
         with self._lock:
@@ -253,7 +275,7 @@ class Connections:
             cursor_factory=psycopg.RawCursor,
         )
         connection.deadline = deadline
-        connection.mark = call_mark(self.address.schema)
+        connection.mark = self.mark
         connection.adapters.register_dumper(int, Int8BinaryDumper)
         connection.adapters.register_dumper(list, ListWriter)
         try:
