@@ -119,7 +119,8 @@ SELECT taken.*, (SELECT count(*) FROM next), 1, NULL, NULL, NULL FROM taken
 -- The same for several lines: these in turn, or if there are none, every line without labels whose queue is
 -- not paused, in the order of rank and place. First only looks how many of the next jobs each line has, then takes that
 -- number from each. So other claims at the same time leave the order as it is, but for the jobs that they take. If a line
--- has fewer by then, up to ten lines that have none of the next jobs fill up. Lines with a known begin are read from there.
+-- has fewer by then, up to ten lines that have none of the next jobs fill up. Lines with a known begin, sorted, are read
+-- from there.
 -- The last columns are how many jobs were looked at, how many lines have jobs, and the first jobs of lines without a known
 -- begin.
 WITH RECURSIVE clock AS MATERIALIZED (
@@ -135,20 +136,21 @@ WITH RECURSIVE clock AS MATERIALIZED (
 ), begins AS MATERIALIZED (
     SELECT line COLLATE "C" AS line, rank, place
     FROM unnest($11::text[], $12::text::integer[], $13::text::bigint[]) AS known (line, rank, place)
-), walked (line, rank, place, suspect, is_known) AS (
-    SELECT '' COLLATE "C", 0, 0::bigint, 1::smallint, false FROM may WHERE cardinality($5::text[]) = 0
+), known AS MATERIALIZED (
+    SELECT $11::text[] AS lines, $12::text::integer[] AS ranks, $13::text::bigint[] AS places
+), walked (line, rank, place, suspect, is_known, passed) AS (
+    SELECT '' COLLATE "C", 0, 0::bigint, 1::smallint, false, 0 FROM may WHERE cardinality($5::text[]) = 0
     UNION ALL
-    SELECT next.* FROM walked CROSS JOIN LATERAL (
+    SELECT next.* FROM walked CROSS JOIN known CROSS JOIN LATERAL (
         SELECT * FROM (
-            SELECT queue, rank, place, suspect, false FROM windlass.jobs
+            SELECT queue, rank, place, suspect, false, passed FROM windlass.jobs
             WHERE state = 'ready' AND hold IS NULL AND queue > walked.line
-                  AND queue < coalesce((SELECT min(line) FROM begins WHERE line > walked.line), $14::text COLLATE "C")
+                  AND queue < coalesce(lines[passed + 1], $14::text) COLLATE "C"
             ORDER BY queue, suspect, rank, place LIMIT 1
         ) AS unknown
         UNION ALL
-        SELECT * FROM (
-            SELECT line, rank, place, 0::smallint, true FROM begins WHERE line > walked.line ORDER BY line LIMIT 1
-        ) AS known
+        SELECT lines[passed + 1], ranks[passed + 1], places[passed + 1], 0::smallint, true, passed + 1
+        WHERE passed < cardinality(lines)
         LIMIT 1
     ) AS next
 ), heads AS MATERIALIZED (

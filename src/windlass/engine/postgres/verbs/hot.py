@@ -256,7 +256,7 @@ def _start_claim(db: PostgresStatements, clock: str, asked: Asked) -> Reply:
         last = (not asked.plan.queues, *asked.begins.get(asked.line, Begin()))
         return db.start("claim_line", *first, asked.line, *then, *last)
     paused = [queue for queue, own in unpack_settings(asked.queues).items() if own.paused]
-    known = list(asked.begins.items())
+    known = sorted(asked.begins.items())
     return db.start(
         "claim_lines",
         *first,
