@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from itertools import count
 from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 import psycopg
 from psycopg import errors
@@ -36,6 +37,9 @@ T = TypeVar("T")
 #: How long to wait before a repeat: at first, and at most, in seconds.
 _FIRST_PAUSE_S: Final = 0.02
 _MOST_PAUSE_S: Final = 0.5
+#: How often a call that waits for a connection counts those in use, in seconds. Nothing tells it
+#: of one that was lost in an interrupt.
+_RECOUNT_S: Final = 0.5
 #: The part of the time of a call that a statement may take. So the server ends the statement, and
 #: says why, before the call itself runs out of time.
 _STATEMENT_SHARE: Final = 0.9
@@ -112,6 +116,7 @@ class DeadlineConnection(psycopg.Connection[Row]):
 
     deadline: float = float("inf")
     is_used = False  # whether anything was sent since it was taken
+    place: _Place | None = None  # while it is in use
     mark = b""  # before the text of each statement
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -158,6 +163,11 @@ class _Turn(threading.Condition):
         self.thread = threading.get_ident()
 
 
+class _Place:
+    """The place of a connection in the pool while it is in use. It is free when nothing refers to
+    it any more: an interrupt may come between any two steps of a call."""
+
+
 class Connections:
     """A pool of connections for one engine object."""
 
@@ -172,7 +182,7 @@ class Connections:
     def _reset(self) -> None:
         self._lock = threading.RLock()  # a signal handler may call while its thread has it
         self._idle: list[DeadlineConnection] = []
-        self._taken = 0
+        self._places: WeakSet[_Place] = WeakSet()  # of the connections in use
         self._waiting: deque[_Turn] = deque()  # first come, leftmost
 
     @property
@@ -230,16 +240,29 @@ class Connections:
         with self._lock:
             if self._waiting or not self._is_free():
                 self._await_turn(deadline)
-            self._taken += 1
+            place = _Place()
+            self._places.add(place)
             connection = self._idle.pop() if self._idle else None
             self._call_next()
-        if connection is not None:
-            return connection
         try:
-            return self.connect(self.address.conninfo, deadline)
+            if connection is None:
+                connection = self.connect(self.address.conninfo, deadline)
         except BaseException:
-            self._discard(None, was_taken=True)
+            self._free(place)
             raise
+        connection.place = place
+        return connection
+
+    def _free(self, place: _Place | None) -> None:
+        with self._lock:
+            if place is not None:
+                self._places.discard(place)
+            self._call_next()
+
+    @property
+    def _taken(self) -> int:
+        """The number of connections in use."""
+        return len(self._places)
 
     def _is_free(self) -> bool:
         return self._taken < self._most
@@ -253,8 +276,10 @@ class Connections:
         self._waiting.insert(next(interrupted, len(self._waiting)), turn)
         try:
             while self._waiting[0] is not turn or not self._is_free():
-                if not turn.wait(deadline - time.monotonic()):
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
                     raise _NoTurnError(f"all {self._most} connections are busy")
+                turn.wait(min(left_s, _RECOUNT_S))
         except BaseException:
             self._waiting.remove(turn)
             self._call_next()
@@ -329,19 +354,17 @@ class Connections:
         if not is_clean:
             self._discard(connection)
             return
+        place, connection.place = connection.place, None
         with self._lock:
             self._idle.append(connection)
-            self._taken -= 1
-            self._call_next()
+            self._free(place)
 
-    def _discard(self, connection: DeadlineConnection | None, *, was_taken: bool = False) -> None:
+    def _discard(self, connection: DeadlineConnection | None) -> None:
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.close()
-        if connection is not None or was_taken:
-            with self._lock:
-                self._taken -= 1
-                self._call_next()
+            place, connection.place = connection.place, None
+            self._free(place)
 
     def __del__(self) -> None:
         """Close the connections of an engine that was dropped without a shutdown."""
