@@ -18,6 +18,7 @@ from tests.engine.conftest import new_job
 from tests.proxy import Proxy, Side, Then
 from tests.worker.yard import PROJECT, until
 from windlass.engine.contract import EngineOptions, Plan, Succeeded
+from windlass.engine.postgres.connections import call_mark
 from windlass.engine.postgres.engine import PostgresEngine
 from windlass.engine.postgres.url import read_address
 
@@ -100,6 +101,7 @@ class SuspendedProcess:
 def main(url: str, call: str) -> None:
     # With a long deadline, it repeats the call when it continues.
     engine = PostgresEngine(read_address(url), EngineOptions(lease_ms=LEASE_MS, timeout_ms=60_000))
+    engine._connections.mark = call_mark("windlass", 0)  # others may end the call before
     engine.stats()
     print("ready", flush=True)
     sys.stdin.readline()

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
+import psycopg
 import pytest
+from psycopg.types.numeric import Int8BinaryDumper
 
 from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables
 from tests.postgres_server import WORKER
 from tests.worker.yard import until
-from windlass.engine.contract import Plan
+from windlass.engine.contract import Beat, Plan
 from windlass.engine.postgres.engine import PostgresEngine
+from windlass.engine.postgres.statements import pack_numbers, statements_for
 from windlass.engine.postgres.verbs import hot
+from windlass.engine.postgres.verbs.claim import BEHIND_ALL
 from windlass.testing.contract.world import claim_jobs
 
 DEAD_ROWS: Final = 10_000
+#: More than the heads that a process remembers.
+LINES: Final = 300
 EVERY: Final = Plan()
 TIERS: Final = Plan(queues=("none", "a", "b"))
 
@@ -151,6 +157,44 @@ def test_one_line_is_read_as_a_whole_at_a_time(
     withheld = {line for line in "abc" if line not in engine._heads.recall(())}
     ids(engine, "d")
     assert withheld.isdisjoint({line for line in "abc" if line not in engine._heads.recall(())})
+
+
+def test_a_claim_compares_no_line_with_all_known_heads(
+    database: Database, engine: PostgresEngine
+) -> None:
+    """With a thousand queues, that took several times as long as the claim itself."""
+    lines = [f"line-{number:04d}" for number in range(LINES)]
+    engine.put([new_job(at, queue=line) for at, line in enumerate(lines)])
+    engine.beat([Beat(session="s", info=b"here")])
+    known = lines[::3]
+    first = ["0", "", "s", "n", [], 10, 1_000_000, 30_000, 15_000, [], known]
+    heads = [pack_numbers([0] * len(known)), pack_numbers([-1] * len(known))]
+    text = (
+        b"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + statements_for("windlass")["claim_lines"]
+    )
+    with database.server.connect(database.name) as connection:
+        connection.adapters.register_dumper(int, Int8BinaryDumper)
+        cursor = psycopg.RawCursor(connection)
+        [([found],)] = cursor.execute(text, [*first, *heads, BEHIND_ALL, True]).fetchall()
+    nodes = list(walk(found["Plan"]))
+    read = {name: rows_of(nodes, name) for node in nodes if (name := node.get("CTE Name"))}
+    assert read["walked"] >= LINES
+    assert max(read.values()) <= 4 * LINES, read
+
+
+def walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node.get("Plans", []):
+        yield from walk(child)
+
+
+def rows_of(nodes: Sequence[dict[str, Any]], cte: str) -> int:
+    """How many rows were read from the result of a part of a statement."""
+    return sum(
+        (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+        for node in nodes
+        if node.get("CTE Name") == cte
+    )
 
 
 def test_claims_behind_dead_rows_read_few_pages(

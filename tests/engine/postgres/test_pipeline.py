@@ -3,8 +3,10 @@ that freezes or ends the connection."""
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,8 +24,9 @@ from tests.engine.conftest import new_job
 from tests.engine.postgres.databases import Database, with_tables
 from tests.proxy import Proxy, Side
 from tests.worker.yard import until
+from windlass.engine.postgres import connections as connections_module
 from windlass.engine.postgres import pipeline as pipeline_module
-from windlass.engine.postgres.connections import DeadlineConnection
+from windlass.engine.postgres.connections import Connections, DeadlineConnection
 from windlass.engine.postgres.engine import PostgresEngine
 from windlass.engine.postgres.notifications import Hints, run_hint
 from windlass.engine.postgres.pipeline import Pipeline, Reply, pipelined
@@ -353,6 +356,43 @@ def test_a_connection_in_pipeline_mode_does_not_go_back(engine: PostgresEngine) 
     with pytest.raises(Interrupted):
         pool.run(work)
     assert (pool._idle, pool._taken) == ([], 0)
+
+
+@pytest.mark.filterwarnings("ignore:.* was deleted while still open:ResourceWarning")
+def test_an_interrupt_anywhere_keeps_no_place_in_the_pool(engine: PostgresEngine) -> None:
+    """Otherwise Ctrl-C in a notebook, three times in a bad moment, would stop all later calls.
+    Python handles signals at the begin of a function, and after each call. A connection may be
+    lost, and is closed then: psycopg warns of that."""
+    engine.stats()
+    pool = engine._connections
+    at = 0
+    while is_interrupted(pool, at):
+        gc.collect()
+        assert pool._taken == 0, f"after {at} calls"
+        assert not pool._waiting
+        at += 1
+    assert at > 10
+
+
+def is_interrupted(pool: Connections, after: int) -> bool:
+    """Use a connection, and interrupt that after a number of calls of the pool; return whether it
+    made that number."""
+    calls = iter(range(after + 1))
+
+    def interrupt(frame: FrameType, event: str, _argument: object) -> None:
+        is_pool = frame.f_code.co_filename == connections_module.__file__
+        if is_pool and event in ("call", "c_return") and next(calls, None) == after:
+            sys.setprofile(None)
+            raise Interrupted
+
+    sys.setprofile(interrupt)
+    try:
+        pool.run(lambda _: None)
+    except Interrupted:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
 
 
 # ---------------------------------------------------------------------------------- a lost server

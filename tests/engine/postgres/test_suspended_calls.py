@@ -30,7 +30,7 @@ from tests.postgres_server import OWNER, SUPERUSER, WORKER
 from tests.proxy import Proxy, Side
 from tests.worker.yard import until
 from windlass import EngineUnavailable, State, Windlass
-from windlass.engine.contract import Beat, EndedCall, Plan
+from windlass.engine.contract import Beat, EndedCall, Plan, QueueChange
 from windlass.engine.postgres.connections import IDLE_MS, call_mark
 from windlass.engine.postgres.engine import PostgresEngine
 from windlass.engine.postgres.notifications import run_hint
@@ -45,6 +45,9 @@ WHERE datname = current_database() AND state = 'active' AND wait_event_type = 'C
 FREE_SESSION: Final = """
 SELECT 1 FROM windlass.sessions WHERE session = 'suspended' FOR UPDATE SKIP LOCKED
 """
+
+#: A row if no other transaction has locked the row of `meta`.
+FREE_META: Final = "SELECT 1 FROM windlass.meta FOR UPDATE SKIP LOCKED"
 
 
 @pytest.fixture
@@ -199,7 +202,7 @@ class HalfSent:
 
 @contextmanager
 def half_sent(
-    database: Database, user: str = WORKER, mark: bytes = call_mark("windlass")
+    database: Database, user: str = WORKER, mark: bytes = call_mark("windlass", 0)
 ) -> Iterator[HalfSent]:
     url = database.server.url(database.name, user=user, application_name="half sent")
     half = HalfSent(url, mark)
@@ -234,6 +237,24 @@ def test_a_call_is_not_ended_early(database: Database) -> None:
     engine = hasty(database.open(), limit_ms=IDLE_MS)
     with half_sent(database):
         assert ended(engine) == []
+
+
+def test_a_call_that_may_take_longer_is_not_ended(database: Database) -> None:
+    """A producer on a slow link has a longer `enqueue_timeout` than the workers, and sends one
+    message for minutes."""
+    engine = hasty(database.open(), limit_ms=0)
+    with Proxy(database.server.port) as link:
+        url = database.server.url(database.name, port=link.port)
+        slow = database.open_url(url, timeout_ms=600_000)
+        slow.put([new_job(2)])
+        link.throttle(400_000)
+        with ThreadPoolExecutor() as threads:
+            put = threads.submit(slow.put, [new_job(3, payload=b"x" * 1_000_000)])
+            await_client_wait(database, "ClientRead")
+            while not put.done():
+                assert ended(engine) == []
+        assert put.result()
+    assert engine.get([new_job(3).id]) != [None]
 
 
 def in_a_copy(connection: psycopg.Connection[Any]) -> AbstractContextManager[object]:
@@ -296,7 +317,7 @@ def test_a_call_in_another_schema_or_database_is_not_ended(database: Database) -
     engine = hasty(database.open(), limit_ms=0)
     with (
         with_tables() as elsewhere,
-        half_sent(database, mark=call_mark("windlass_2")),
+        half_sent(database, mark=call_mark("windlass_2", 0)),
         half_sent(elsewhere),
     ):
         assert ended(engine) == []
@@ -337,6 +358,23 @@ def test_a_call_of_another_role_is_ended_with_the_rights_for_it(database: Databa
     finally:
         engine.shutdown()
         database.execute(f"DROP ROLE {role}")
+
+
+def test_a_call_is_ended_while_all_connections_wait_for_its_locks(database: Database) -> None:
+    """An instance of the API has three, and many threads that wait for one of them."""
+    engine = hasty(database.open(timeout_ms=60_000), limit_ms=0)
+    engine.stats()
+    with half_sent(database) as half, ThreadPoolExecutor() as threads:
+        half.send(b"SELECT 1 FROM windlass.meta FOR UPDATE")
+        until(lambda: not database.execute(FREE_META), "meta is locked")
+        pause = QueueChange(paused=True)
+        changes = [threads.submit(engine.change_queue, f"q{at}", pause) for at in range(5)]
+        until(lambda: len(engine._connections._waiting) == 2, "the connections are busy")
+        for _ in range(2):
+            engine._suspended_calls.look()
+        assert len(engine._suspended_calls.report()) == 1
+        for change in changes:
+            change.result()
 
 
 # --------------------------------------------------------------------------------------- the cost

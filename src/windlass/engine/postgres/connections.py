@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from itertools import count
 from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 import psycopg
 from psycopg import errors
@@ -36,6 +37,9 @@ T = TypeVar("T")
 #: How long to wait before a repeat: at first, and at most, in seconds.
 _FIRST_PAUSE_S: Final = 0.02
 _MOST_PAUSE_S: Final = 0.5
+#: How often a call that waits for a connection counts those in use, in seconds. Nothing tells it
+#: of one that was lost in an interrupt.
+_RECOUNT_S: Final = 0.5
 #: The part of the time of a call that a statement may take. So the server ends the statement, and
 #: says why, before the call itself runs out of time.
 _STATEMENT_SHARE: Final = 0.9
@@ -95,10 +99,16 @@ UNPREPARED: Final = (
 _TRANSIENT_CLASSES: Final = ("08",)
 
 
-def call_mark(schema: str) -> bytes:
+def call_mark(schema: str, timeout_ms: int) -> bytes:
     """What the statements of our own transactions begin with. Others see it in the activity of the
-    server, also behind a pooler. Statements in the transaction of a caller have no mark."""
-    return f"/* windlass {schema} */ ".encode()
+    server, also behind a pooler. Statements in the transaction of a caller have no mark. The time
+    is how long a call may take: other processes may allow calls less time."""
+    return f"/* windlass {schema} {timeout_ms} ms */ ".encode()
+
+
+def mark_prefix(schema: str) -> str:
+    """What the marks of all processes that use a schema begin with."""
+    return f"/* windlass {schema} "
 
 
 class DeadlineConnection(psycopg.Connection[Row]):
@@ -106,6 +116,7 @@ class DeadlineConnection(psycopg.Connection[Row]):
 
     deadline: float = float("inf")
     is_used = False  # whether anything was sent since it was taken
+    place: _Place | None = None  # while it is in use
     mark = b""  # before the text of each statement
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -152,6 +163,11 @@ class _PoolWaiter(threading.Condition):
         self.thread = threading.get_ident()
 
 
+class _Place:
+    """The place of a connection in the pool while it is in use. It is free when nothing refers to
+    it any more: an interrupt may come between any two steps of a call."""
+
+
 class Connections:
     """A pool of connections for one engine object."""
 
@@ -159,13 +175,14 @@ class Connections:
         self.address = address
         self._most = most
         self._timeout_s = timeout_ms / 1000
+        self.mark = call_mark(address.schema, timeout_ms)
         self._reset()
         fork_safety.watch(self)
 
     def _reset(self) -> None:
         self._lock = threading.RLock()  # a signal handler may call while its thread has it
         self._idle: list[DeadlineConnection] = []
-        self._taken = 0
+        self._places: WeakSet[_Place] = WeakSet()  # of the connections in use
         self._waiting: deque[_PoolWaiter] = deque()  # the next one first
 
     @property
@@ -204,20 +221,48 @@ class Connections:
                 self._give_back(connection)
                 return value
 
+    def run_apart(self, work: Callable[[DeadlineConnection], object], most_s: float) -> None:
+        """Call a function once with a connection that is not of the pool: calls that are to be
+        ended may use all of those."""
+        deadline = time.monotonic() + most_s
+        connection = self.connect(self.address.conninfo, deadline)
+        try:
+            work(connection)
+        finally:
+            connection.close()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call would wait for a connection."""
+        return bool(self._waiting) or not self._is_free()
+
     def _take(self, deadline: float) -> DeadlineConnection:
         with self._lock:
             if self._waiting or not self._is_free():
                 self._await_turn(deadline)
-            self._taken += 1
+            place = _Place()
+            self._places.add(place)
             connection = self._idle.pop() if self._idle else None
             self._wake_next()
-        if connection is not None:
-            return connection
         try:
-            return self.connect(self.address.conninfo, deadline)
+            if connection is None:
+                connection = self.connect(self.address.conninfo, deadline)
         except BaseException:
-            self._discard(None, was_taken=True)
+            self._free(place)
             raise
+        connection.place = place
+        return connection
+
+    def _free(self, place: _Place | None) -> None:
+        with self._lock:
+            if place is not None:
+                self._places.discard(place)
+            self._wake_next()
+
+    @property
+    def _taken(self) -> int:
+        """The number of connections in use."""
+        return len(self._places)
 
     def _is_free(self) -> bool:
         return self._taken < self._most
@@ -232,8 +277,10 @@ class Connections:
         self._waiting.insert(at, waiter)
         try:
             while self._waiting[0] is not waiter or not self._is_free():
-                if not waiter.wait(deadline - time.monotonic()):
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
                     raise _PoolTimeoutError(f"all {self._most} connections are busy")
+                waiter.wait(min(left_s, _RECOUNT_S))
         except BaseException:
             self._waiting.remove(waiter)
             self._wake_next()
@@ -254,7 +301,7 @@ class Connections:
             cursor_factory=psycopg.RawCursor,
         )
         connection.deadline = deadline
-        connection.mark = call_mark(self.address.schema)
+        connection.mark = self.mark
         connection.adapters.register_dumper(int, Int8BinaryDumper)
         connection.adapters.register_dumper(list, ListWriter)
         try:
@@ -308,19 +355,17 @@ class Connections:
         if not is_clean:
             self._discard(connection)
             return
+        place, connection.place = connection.place, None
         with self._lock:
             self._idle.append(connection)
-            self._taken -= 1
-            self._wake_next()
+            self._free(place)
 
-    def _discard(self, connection: DeadlineConnection | None, *, was_taken: bool = False) -> None:
+    def _discard(self, connection: DeadlineConnection | None) -> None:
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.close()
-        if connection is not None or was_taken:
-            with self._lock:
-                self._taken -= 1
-                self._wake_next()
+            place, connection.place = connection.place, None
+            self._free(place)
 
     def __del__(self) -> None:
         """Close the connections of an engine that was dropped without a shutdown."""

@@ -121,6 +121,15 @@ def run_hint(connections: Connections, work: Callable[[Hints], None]) -> None:
         connections.run(attempt, most_s=_CALL_S)
 
 
+def run_hint_apart(connections: Connections, work: Callable[[Hints], None]) -> None:
+    """The same on a connection of its own, if those of the pool are busy."""
+    if not connections.is_busy:
+        run_hint(connections, work)
+        return
+    with suppress(EngineError, *FAILURES):
+        connections.run_apart(lambda connection: work(Hints(connections, connection)), _CALL_S)
+
+
 class Throttle:
     """Calls a function at once when asked to, or soon, in a thread, when it is asked too often. One
     call does all that was asked for until then. Calls may overlap."""

@@ -5,10 +5,11 @@ round trip, or has received a part of the replies. The server then waits for the
 keeps the locks of the transaction: no time limit of the server counts in this state.
 
 1. Every statement of windlass begins with a mark (`call_mark`), so that other programs, and
-   transactions of callers, are never taken for a call.
+   transactions of callers, are never taken for a call. The mark tells how long the call may take.
 2. `look` lists the calls for whose client the server waits. It ends a call without progress since
-   the look before, and for longer than any call may take.
-3. A look needs no right beyond those of the role itself. Its failure only costs time.
+   the look before, and for longer than the call may take.
+3. All connections of the pool may wait for the locks of such a call: then the look makes another.
+4. A look needs no right beyond those of the role itself. Its failure only costs time.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import time
 from typing import Final, NamedTuple
 
 from windlass.engine.contract import EndedCall
-from windlass.engine.postgres.connections import IDLE_MS, Connections, call_mark
-from windlass.engine.postgres.notifications import Hints, run_hint
+from windlass.engine.postgres.connections import IDLE_MS, Connections, mark_prefix
+from windlass.engine.postgres.notifications import Hints, run_hint_apart
 
 #: How often to look, in seconds.
 LOOK_S: Final = 10.0
@@ -38,8 +39,8 @@ class SuspendedCalls:
 
     def __init__(self, connections: Connections, timeout_ms: int) -> None:
         self._connections = connections
-        self._mark = call_mark(connections.address.schema).decode()
-        #: A call without progress for this time is ended. No call takes longer than its deadline.
+        self._mark = mark_prefix(connections.address.schema)
+        #: A call without progress for this time is ended, or for the time that it may take.
         self.limit_ms = max(IDLE_MS, timeout_ms)
         self.look_s = LOOK_S
         self._look_at = 0.0
@@ -51,7 +52,7 @@ class SuspendedCalls:
         now = time.monotonic()
         if now >= self._look_at:
             self._look_at = now + self.look_s
-            run_hint(self._connections, self._end)
+            run_hint_apart(self._connections, self._end)
 
     def report(self) -> tuple[EndedCall, ...]:
         """Return the calls that were ended since the last report."""
@@ -61,8 +62,8 @@ class SuspendedCalls:
     def _end(self, hints: Hints) -> None:
         rows = hints.rows("list_silent_calls", self._mark)
         seen, self._seen = self._seen, frozenset(_Call(*row[:3]) for row in rows)
-        for *key, silent_ms, name, host, port in rows:
-            if silent_ms < self.limit_ms or _Call(*key) not in seen:
+        for *key, silent_ms, timeout_ms, name, host, port in rows:
+            if silent_ms < max(self.limit_ms, timeout_ms) or _Call(*key) not in seen:
                 continue
             if hints.rows("end_silent_call", *key) == [(True,)]:
                 place = "the machine of the server" if host is None else f"{host} port {port}"

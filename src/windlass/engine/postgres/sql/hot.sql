@@ -124,7 +124,8 @@ SELECT taken.*, (SELECT count(*) FROM next), 1, NULL, NULL, NULL FROM taken
 
 -- name: claim_lines
 -- The same for several lines ($5): these in turn, or if there are none, every line without labels whose queue is not
--- paused ($10), in the order of rank and place. In some lines ($11) starts at a remembered rank ($12) and place ($13).
+-- paused ($10), in the order of rank and place. In some lines ($11, sorted) starts at a remembered rank ($12) and
+-- place ($13).
 --
 -- For every line, first counts without locks how many of the next jobs each line has, then takes that number from each.
 -- So claims at the same time keep the order, but for the jobs that they take from each other. If a line has fewer jobs
@@ -148,23 +149,25 @@ may AS MATERIALIZED (
 ), remembered AS MATERIALIZED (
     SELECT line COLLATE "C" AS line, rank, place
     FROM unnest($11::text[], $12::text::integer[], $13::text::bigint[]) AS known (line, rank, place)
+), known AS MATERIALIZED (
+    SELECT $11::text[] AS lines, $12::text::integer[] AS ranks, $13::text::bigint[] AS places
 ),
 -- If no lines were given: all lines with jobs, one seek each, with the first job of each. A remembered line is not read
--- here, since its dead rows come first: it counts as a line with jobs, and `heads` looks for its first job.
-walked (line, rank, place, suspect, is_known) AS (
-    SELECT '' COLLATE "C", 0, 0::bigint, 1::smallint, false FROM may WHERE cardinality($5::text[]) = 0
+-- here, since its dead rows come first: it counts as a line with jobs, and `heads` looks for its first job. The last
+-- column counts the remembered lines that were passed.
+walked (line, rank, place, suspect, is_known, passed) AS (
+    SELECT '' COLLATE "C", 0, 0::bigint, 1::smallint, false, 0 FROM may WHERE cardinality($5::text[]) = 0
     UNION ALL
-    SELECT next.* FROM walked CROSS JOIN LATERAL (
+    SELECT next.* FROM walked CROSS JOIN known CROSS JOIN LATERAL (
         SELECT * FROM (
-            SELECT queue, rank, place, suspect, false FROM windlass.jobs
+            SELECT queue, rank, place, suspect, false, passed FROM windlass.jobs
             WHERE state = 'ready' AND hold IS NULL AND queue > walked.line
-                  AND queue < coalesce((SELECT min(line) FROM remembered WHERE line > walked.line), $14::text COLLATE "C")
+                  AND queue < coalesce(lines[passed + 1], $14::text) COLLATE "C"
             ORDER BY queue, suspect, rank, place LIMIT 1
         ) AS unknown
         UNION ALL
-        SELECT * FROM (
-            SELECT line, rank, place, 0::smallint, true FROM remembered WHERE line > walked.line ORDER BY line LIMIT 1
-        ) AS known
+        SELECT lines[passed + 1], ranks[passed + 1], places[passed + 1], 0::smallint, true, passed + 1
+        WHERE passed < cardinality(lines)
         LIMIT 1
     ) AS next
 ),

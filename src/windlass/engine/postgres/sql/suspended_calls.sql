@@ -2,9 +2,11 @@
 
 -- name: list_silent_calls
 -- Calls for whose client the server waits: the backend, when it started, since when the call has had no progress, for
--- how many milliseconds, and the client. Their statements begin with a mark. Leaves out calls that this role may not end.
+-- how many milliseconds, how many it may take, and the client. Their statements begin with a mark. Leaves out calls that
+-- this role may not end.
 SELECT pid, (extract(epoch FROM backend_start) * 1000000)::bigint, (extract(epoch FROM state_change) * 1000000)::bigint,
        (extract(epoch FROM clock_timestamp() - state_change) * 1000)::bigint,
+       coalesce(substring(query FROM '^/\* \w+ \w+ (\d{1,15}) ms \*/')::bigint, 0),
        application_name, host(client_addr), client_port
 FROM pg_stat_activity
 WHERE datid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND pid <> pg_backend_pid()

@@ -267,15 +267,16 @@ def _start_claim(db: PostgresStatements, clock: str, claim: ShortClaim) -> Reply
         start = claim.heads.get(line, _START_OF_LINE)
         return db.start("claim_line", *state, line, *bounds, is_for_every_line, *start)
     paused = [queue for queue, own in unpack_settings(claim.queues).items() if own.paused]
+    heads = sorted(claim.heads.items())
     return db.start(
         "claim_lines",
         *state,
         list(claim.lines),
         *bounds,
         paused,
-        list(claim.heads),
-        pack_numbers(head.rank for head in claim.heads.values()),
-        pack_numbers(head.place for head in claim.heads.values()),
+        [line for line, _ in heads],
+        pack_numbers(head.rank for _, head in heads),
+        pack_numbers(head.place for _, head in heads),
         BEHIND_ALL,
         claim.wants_heads,
     )
