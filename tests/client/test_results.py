@@ -253,9 +253,13 @@ def test_a_process_that_waits_no_more_keeps_nothing(
     monkeypatch.setattr(threading.Thread, "start", note_start)
     for round_number in (1, 2):
         job = app.tasks["echo"].enqueue("x")
-        with pytest.raises(TimeoutError):
-            job.result(0.05)
-        assert started.count("windlass-results") == round_number
+
+        def is_watched(job: Job[Any] = job, number: int = round_number) -> bool:
+            with pytest.raises(TimeoutError):
+                job.result(0.05)
+            return started.count("windlass-results") == number
+
+        until(is_watched, "the thread of a call that waits")
         until(lambda: not has_thread(), "the end of the thread")
         hand.succeed("done")
         assert job.result(10) == "done"

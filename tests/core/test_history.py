@@ -86,8 +86,8 @@ def test_many_runs_at_once_count_as_one_by_one(times: list[float]) -> None:
     for time_s in times:
         one_by_one.add(3, time_s, 2 * time_s)
     at_once.add_runs(3, list(times), [2 * time_s for time_s in times])
-    for total in (WAIT_MS, RUN_MS):  # a sum is rounded once
-        assert one_by_one.counts[total] <= at_once.counts[total]
+    for total in (WAIT_MS, RUN_MS):  # a sum is rounded once, and may fall short of the last ms
+        assert one_by_one.counts[total] <= at_once.counts[total] + 1
         assert at_once.counts[total] <= one_by_one.counts[total] + len(times)
         one_by_one.counts[total] = at_once.counts[total] = 0
     assert one_by_one.counts == at_once.counts

@@ -464,11 +464,16 @@ def test_a_terminated_connection_keeps_its_reason(
     assert connection.closed
 
 
-@pytest.mark.parametrize("size", [1, 50_000_000], ids=["reading", "writing"])
+@pytest.mark.parametrize(
+    ("size", "reasons"),
+    [(1, ["57P01"]), (50_000_000, ["57P01", None])],
+    ids=["reading", "writing"],
+)
 def test_a_statement_that_is_terminated_keeps_the_reason(
-    database: Database, connection: DeadlineConnection, size: int
+    database: Database, connection: DeadlineConnection, size: int, reasons: list[str | None]
 ) -> None:
-    """Also while statements behind it are sent, and with replies to others before the reason."""
+    """Also with replies to others before the reason. While statements behind it are sent, the
+    reason may be lost: a socket that is closed before all was read resets the connection."""
     with database.server.connect(database.name) as other, other.transaction():
         other.execute(_LOCK)
 
@@ -487,7 +492,7 @@ def test_a_statement_that_is_terminated_keeps_the_reason(
         with pytest.raises(psycopg.OperationalError) as raised:
             work()
         thread.join()
-    assert raised.value.sqlstate == "57P01"
+    assert raised.value.sqlstate in reasons
     assert connection.closed
 
 
