@@ -111,7 +111,7 @@ def _postgres(_folder: Path) -> Place:
     return Place(server.url(database), counting, partial(vacuum, server, database))
 
 
-@pytest.fixture(params=[_sqlite, _redis, _postgres])
+@pytest.fixture(params=[_sqlite, _redis, pytest.param(_postgres, marks=pytest.mark.slow)])
 def instance(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Instance]:
     place: Place = request.param(tmp_path)
     loop = LoopThread()
