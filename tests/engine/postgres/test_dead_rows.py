@@ -77,6 +77,18 @@ def test_a_job_that_returns_to_its_place_is_found_a_second_later(engine: Postgre
     assert ids(engine, "d") == ["job-000000"]
 
 
+def test_many_more_dead_rows_are_read_less_often(
+    engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To read 90,000 of them each second was slow enough for one claim in a hundred."""
+    monkeypatch.setattr(hot, "_DEAD_PER_REREAD", 1)
+    begin_in_the_line(engine)
+    engine._heads._dead_rows = 3
+    assert engine._heads.reread_s == 3 * hot.REREAD_S
+    time.sleep(1.1 * hot.REREAD_S)  # the age of a head is on the real clock
+    assert engine._heads.recall(("q",))
+
+
 def test_a_claim_that_finds_nothing_reads_the_whole_line(engine: PostgresEngine) -> None:
     begin_in_the_line(engine)
     engine.release("s", "a")

@@ -35,10 +35,12 @@ from windlass.engine.sql.transaction import unpack_paused, unpack_settings
 
 #: From this number of dead rows on, claims skip those at the beginning of a line.
 MANY_DEAD: Final = 20_000
-#: How often claims still read a whole line, in seconds.
+#: How often claims still read a whole line, in seconds. With more dead rows than the next number a
+#: whole read takes longer, and its interval grows with them: so it slows few of the claims.
 REREAD_S: Final = 1.0
-#: The same for claims from several lines: such a claim reads at most one of them as a whole.
-_LATEST_REREAD_S: Final = 2.0
+_DEAD_PER_REREAD: Final = 50_000
+#: How much later one line of several is read as a whole, at most: a claim reads only one of them.
+_LATE_S: Final = 1.0
 #: Remember the heads of at most this many lines.
 _MOST_HEADS: Final = 100
 
@@ -145,31 +147,39 @@ class LineHeads:
     Each claim leaves dead rows before the next ready jobs. The server removes them, but not while
     an older transaction is open. When there are many, a claim starts at the head that the line had
     about a second ago. The claim still finds jobs of higher priority. A job that returns to an
-    earlier place, or whose transaction took long, is found a second later.
+    earlier place, or whose transaction took long, is found a second later, or a few seconds if
+    there are hundreds of thousands of dead rows.
     """
 
     def __init__(self) -> None:
         self._heads: dict[str, HeadOfLine] = {}  # the line that was read longest ago first
         self.are_wanted = False  # there are many dead rows
+        self._dead_rows = 0
 
     def recall(self, lines: Sequence[str]) -> dict[str, LinePosition]:
         """Return where a claim from these lines starts, or from every line if there are none. One
         line whose head is old is left out, so that the claim reads the whole of it."""
-        now = time.monotonic()
+        now, reread_s = time.monotonic(), self.reread_s
         heads: dict[str, LinePosition] = {}
         is_one_left_out = False
         for line, head in list(self._heads.items()):  # other threads may note
             if lines and line not in lines:
                 continue
             age_s = now - head.read_at
-            if age_s < REREAD_S or (is_one_left_out and age_s < _LATEST_REREAD_S):
+            if age_s < reread_s or (is_one_left_out and age_s < reread_s + _LATE_S):
                 heads[line] = head.position
             else:
                 is_one_left_out = True
         return heads
 
+    @property
+    def reread_s(self) -> float:
+        """How often to read a whole line."""
+        return REREAD_S * max(1.0, self._dead_rows / _DEAD_PER_REREAD)
+
     def note(self, claim: ShortClaim, reply: TurnReply) -> None:
         """Remember the heads of the lines that a claim has read as a whole."""
+        self._dead_rows = reply.dead_rows
         self.are_wanted = reply.dead_rows >= MANY_DEAD
         if not self.are_wanted:
             self._heads.clear()
