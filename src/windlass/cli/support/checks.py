@@ -18,13 +18,7 @@ from typing import Final
 
 from windlass.app import Windlass
 from windlass.cli.support.holds import find_held, what_was_cut, why_held
-from windlass.cli.support.wording import (
-    count,
-    has_stored,
-    never_stored,
-    source_of_copy,
-    span,
-)
+from windlass.cli.support.wording import count, has_stored, never_stored, span
 from windlass.core import installed_version
 from windlass.core.introduction import Introduction
 from windlass.core.queues.labels import labels_of, may_take, queue_of
@@ -251,7 +245,10 @@ def _paused(engine: Engine, stats: Stats) -> Iterator[Finding]:
         text = f"{queue} is paused, and {jobs_wait} there"
         advice = f"windlass queue resume {queue} resumes it"
         if target is not None:
-            advice = f"{source_of_copy(target)}. Do not resume it: its jobs would run twice"
+            advice = (
+                f"`windlass copy` has paused it, because its jobs are copied to {target}. Do not "
+                "resume it: its jobs would run twice"
+            )
         yield Finding(Grade.ADVICE, "queues", f"{text}: {advice}")
 
 

@@ -67,11 +67,6 @@ def has_stored(stats: Stats) -> bool:
     return bool(stats.queues) or any(stats.totals.get(name) for name in _STORED)
 
 
-def source_of_copy(target: str) -> str:
-    """Why the queues of the source of a copy are paused."""
-    return f"`windlass copy` has paused it, because its jobs are copied to {target}"
-
-
 def sentence(text: object) -> str:
     """Add a full stop, unless the text ends with a punctuation mark."""
     return str(text) if str(text).endswith((".", "?", "!")) else f"{text}."

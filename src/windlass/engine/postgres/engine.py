@@ -118,10 +118,9 @@ class PostgresEngine(SqlEngine[Transaction]):
     def _put_keyed(self, jobs: Sequence[NewJob], queues: str) -> list[Placed]:
         """Put jobs in two round trips: the first one asks what decides about them."""
         asked: list[put.Inquiry] = []
-        clock = str(self.clock_offset_ms)
 
         def first(db: PostgresStatements) -> None:
-            asked[:] = [put.ask(db, jobs, queues, clock)]
+            asked[:] = [put.ask(db, jobs, queues, self._clock)]
 
         def work(tx: Transaction) -> list[Placed]:
             return put.put_all(tx, jobs, asked[0] if tx.queues == queues else None)
